@@ -1,0 +1,1 @@
+"""Devices: choice, determinism, memory."""

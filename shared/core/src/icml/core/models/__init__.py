@@ -1,0 +1,1 @@
+"""Model I/O: tiny models and tokenizers built in code, log-probabilities."""

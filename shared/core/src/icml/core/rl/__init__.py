@@ -1,0 +1,1 @@
+"""RL for language models: advantages, losses, a small readable loop, fair comparison."""
