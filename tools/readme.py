@@ -45,19 +45,23 @@ def _verdict(claim: dict[str, Any]) -> str:
     return "supported" if claim["holds"] else "not supported at this scale"
 
 
-def print_claims(folder: str) -> None:
-    """Print the table of the claims of the run that the package in ``folder`` ships."""
-    summary = shipped_summary(ROOT / folder)
-    if summary is None:
-        print(f"No measured run is shipped yet (`nox -s results -- {Path(folder).name}` does it).")
-        return
-    print(_row("claim", "value", "interval", "outcome"))
-    print(_row("---", "---", "---", "---"))
+def claims_table(summary: dict[str, Any]) -> list[str]:
+    """Return, as Markdown lines, each claim of a run with its interval and outcome."""
+    lines = [_row("claim", "value", "interval", "outcome"), _row("---", "---", "---", "---")]
     for claim in summary["claims"]:
         value = f"{claim['value']:.3g}"
-        print(_row(claim["statement"], value, _interval(claim), _verdict(claim)))
+        lines.append(_row(claim["statement"], value, _interval(claim), _verdict(claim)))
     seconds, memory = summary["timing"]["wall_seconds"], summary["timing"]["peak_memory_mb"]
-    print(f"\n`{summary['command']}`: {seconds:.0f} s, {memory:.0f} MB at most.")
+    return [*lines, "", f"`{summary['command']}`: {seconds:.0f} s, {memory:.0f} MB at most."]
+
+
+def print_claims(distribution: str) -> None:
+    """Print the table of the claims of the run that a distribution ships."""
+    summary = shipped_summary(members()[distribution])
+    if summary is None:
+        print(f"No measured run is shipped yet: `nox -s results -- {distribution}` adds one.")
+    else:
+        print("\n".join(claims_table(summary)))
 
 
 def _outcome(folder: Path) -> str:

@@ -42,7 +42,8 @@ def parse_name(text: str) -> Names:
 
 
 def rename(text: str, names: Names) -> str:
-    """Replace the template's names in ``text``: the import name first, then the command."""
+    """Replace the template's names in ``text``: folder and import name first, then the command."""
+    text = text.replace("shared/newpaper", f"packages/icml-{names.command}")
     text = re.sub(r"(icml[./_])newpaper", rf"\g<1>{names.module}", text)
     return text.replace("newpaper", names.command).replace("NewPaper", names.title)
 
