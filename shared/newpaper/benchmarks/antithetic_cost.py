@@ -1,8 +1,7 @@
 """Time of antithetic estimates over that of plain ones, at an equal number of function values.
 
-Run it with ``uv run python shared/newpaper/benchmarks/antithetic_cost.py``. Both arms are timed
-in turn in one process and the median of the ratios is printed: a ratio means the same on every
-machine, a time does not.
+Run it with ``uv run python`` and this file. Both arms are timed in turn in one process and the
+median of the ratios is printed: a ratio means the same on every machine, a time does not.
 """
 
 from __future__ import annotations
