@@ -13,7 +13,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from icml.core.rl.functional import group_stats
+from icml.core.rl.functional import group_advantage, group_stats
 from icml.gdpo.inputs import (
     check_choice,
     check_eps,
@@ -207,9 +207,50 @@ def grpo_advantages(
     rewards, ids, weight = prepare(rewards, groups, weights)
     total = (rewards.nan_to_num(nan=0.0) * weight).sum(dim=1)
     total = total.masked_fill(rewards.isnan().all(dim=1), torch.nan)
-    advantages, _ = _normalize(total, ids, eps)
+    advantages = group_advantage(total, ids, eps=eps)
     check_overflow(advantages)
     return advantages
+
+
+def grpo_parts(
+    rewards: Tensor,
+    groups: Tensor | int,
+    *,
+    weights: Sequence[float] | Tensor | None = None,
+    eps: float = EPS,
+) -> Tensor:
+    """Split GRPO's advantages into what each reward contributes; the rows sum to them.
+
+    ``part[i,k] = w[k] (r[i,k] - mean_g r[:,k]) / (std_g s + eps)``, where a missing reward counts
+    as 0, which is what leaving it out of the sum ``s`` amounts to.
+
+    Args:
+        rewards: As for :func:`grpo_advantages`.
+        groups: Likewise.
+        weights: Likewise.
+        eps: Likewise.
+
+    Returns:
+        ``(completions, rewards)``; 0 for a completion without any reward.
+
+    Raises:
+        TypeError: If ``rewards`` or ``groups`` has a wrong type.
+        ValueError: If an argument has a wrong shape or a value outside its range.
+
+    Example:
+        >>> rewards = torch.tensor([[0.0, 3.0], [1.0, 0.0]])
+        >>> grpo_parts(rewards, 2).round(decimals=3)
+        tensor([[-0.3540,  1.0610],
+                [ 0.3540, -1.0610]])
+    """
+    check_eps("eps", eps)
+    rewards, ids, weight = prepare(rewards, groups, weights)
+    unscored = rewards.isnan().all(dim=1)
+    weighted = rewards.nan_to_num(nan=0.0) * weight
+    weighted = weighted.masked_fill(unscored.unsqueeze(1), torch.nan)
+    std = group_stats(weighted.sum(dim=1), ids).std.unsqueeze(1)
+    parts = group_stats(weighted, ids).deviation / (std + eps)
+    return parts.masked_fill((std == 0) | unscored.unsqueeze(1), 0.0)
 
 
 def _group_normalize(
@@ -219,7 +260,7 @@ def _group_normalize(
     z, std = _normalize(rewards, ids, eps)
     if singleton == "zero":
         return z, std
-    alone = torch.bincount(ids)[ids] == 1
+    alone = group_stats(torch.zeros_like(ids), ids).count == 1
     if singleton == "raw":
         raw = rewards.nan_to_num(nan=0.0) / (1.0 + eps)
         return torch.where(alone.unsqueeze(1), raw, z), std
@@ -234,23 +275,10 @@ def _group_normalize(
 
 def _normalize(values: Tensor, ids: Tensor, eps: float) -> tuple[Tensor, Tensor]:
     """Return ``(x - mean) / (std + eps)`` with 0 for NaN and for constant groups, and the std."""
-    values = values - _group_minimum(values, ids)
     stats = group_stats(values, ids)
-    z = (values - stats.mean) / (stats.std + eps)
+    z = stats.deviation / (stats.std + eps)
     # With eps=0 a constant group is 0/0.
     return z.masked_fill((stats.std == 0) | values.isnan(), 0.0), stats.std
-
-
-def _group_minimum(values: Tensor, ids: Tensor) -> Tensor:
-    """Return each row's group minimum.
-
-    Statistics are taken relative to it: a constant reward is then exactly 0, where the mean of n
-    equal numbers can be off by a rounding error that a division by a tiny std would blow up.
-    """
-    index = ids.reshape(-1, *[1] * (values.ndim - 1)).expand_as(values)
-    low = torch.full_like(values, torch.inf)
-    low = low.scatter_reduce(0, index, values.nan_to_num(nan=torch.inf), "amin")
-    return low.gather(0, index)
 
 
 def _whiten_by_tokens(values: Tensor, counts: Tensor, eps: float) -> Tensor:

@@ -14,7 +14,7 @@ from icml.core.rl.functional import group_ids_from_size
 def prepare(
     rewards: Tensor, groups: Tensor | int, weights: Sequence[float] | Tensor | None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rewards in the dtype of the computation, dense group ids and weights."""
+    """Return rewards in the dtype of the computation, group ids and weights."""
     if not isinstance(rewards, Tensor):
         raise TypeError(f"rewards must be a torch.Tensor, got {type(rewards).__name__}")
     if rewards.ndim != 2 or 0 in rewards.shape:
@@ -36,7 +36,7 @@ def prepare(
 
 
 def _group_ids(groups: Tensor | int, rewards: Tensor) -> Tensor:
-    """Return ids 0..n-1, one for each row."""
+    """Return one integer id for each row."""
     rows = rewards.shape[0]
     if isinstance(groups, int) and not isinstance(groups, bool):
         if groups < 1 or rows % groups:
@@ -53,7 +53,7 @@ def _group_ids(groups: Tensor | int, rewards: Tensor) -> Tensor:
             f"groups must have one id for each of the {rows} rows of rewards, "
             f"got shape {tuple(groups.shape)}"
         )
-    return torch.unique(groups.to(rewards.device), return_inverse=True)[1]
+    return groups.to(rewards.device)
 
 
 def _weights(weights: Sequence[float] | Tensor | None, rewards: Tensor) -> Tensor:
