@@ -29,7 +29,7 @@ PLANTED = {
     ),
     "a light room uses a torch room": (
         "shared/core/src/icml/core/summary.py",
-        "def planted() -> None:\n    import icml.core.cuda",
+        "def planted() -> None:\n    import icml.core.cuda.device",
     ),
     "a light room imports torch": ("shared/core/src/icml/core/summary.py", "import torch"),
     "a room has no place": ("shared/core/src/icml/core/misplaced.py", '"""A new room."""'),
