@@ -58,10 +58,12 @@ def _sentence(error: Exception, args: Sequence[str]) -> str | None:
 
 
 def _reader_has_gone() -> bool:
+    """Tell a closed stdout from the broken pipe of a worker process, which is a bug."""
+    descriptor = sys.stdout.fileno()
     try:
-        sys.stdout.flush()
+        os.write(descriptor, b"\n")  # the failed print has left nothing to flush again
     except BrokenPipeError:
         # Python flushes once more at exit and would complain there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
         return True
     return False

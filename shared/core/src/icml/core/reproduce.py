@@ -75,34 +75,16 @@ def reproduce(
     """
     if options.size not in sizes:
         raise UserError(f"{paper} has no --{options.size} run; its sizes: {', '.join(sizes)}")
-    from icml.core.experiment import Run
-
     command = continuing_command(paper, options)
-    config = sizes[options.size]
-    opened = Run.open(
-        paper,
-        config,
-        size=options.size,
-        title=title,
-        out=options.out,
-        fresh=options.fresh,
-        command=command,
-    )
     try:
-        with opened as run:
-            state = "already finished in" if run.finished else "in"
-            print(f"{paper}, {options.size} size, {state} {run.dir}", flush=True)
-            if not run.finished:
-                experiment(config, run)
-                run.finish()
+        folder = _complete(paper, title, sizes[options.size], experiment, options)
+        summary = read_summary(folder)
+        print("\n".join(["", *conclusion(summary), "", f"report: {_report(folder)}"]))
     except KeyboardInterrupt:
-        print(
-            f"\nInterrupted; what was finished is kept. Continue with\n  {command}",
-            file=sys.stderr,
-        )
+        sys.stdout.flush()
+        kept = "Interrupted; what was finished is kept. Continue with"
+        print(f"\n{kept}\n  {command}", file=sys.stderr)
         return INTERRUPTED
-    summary = read_summary(run.dir)
-    print("\n".join(["", *conclusion(summary), "", f"report: {_report(run.dir)}"]))
     return 1 if options.strict and failed(summary) else 0
 
 
@@ -163,6 +145,33 @@ def read_summary(folder: Path) -> Summary:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise UserError(f"{path} is not a run's summary: {where}: {first['msg']}") from error
+
+
+def _complete(
+    paper: str,
+    title: str,
+    config: Any,
+    experiment: Callable[[Any, Run], None],
+    options: ReproduceOptions,
+) -> Path:
+    """Bring the run to its end, if it is not there yet, and return its folder."""
+    from icml.core.experiment import Run
+
+    with Run.open(
+        paper,
+        config,
+        size=options.size,
+        title=title,
+        out=options.out,
+        fresh=options.fresh,
+        command=continuing_command(paper, options),
+    ) as run:
+        state = "already finished in" if run.finished else "in"
+        print(f"{paper}, {options.size} size, {state} {run.dir}", flush=True)
+        if not run.finished:
+            experiment(config, run)
+            run.finish()
+        return run.dir
 
 
 def _report(folder: Path) -> Path:
