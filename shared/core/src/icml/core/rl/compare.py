@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import isfinite, nan
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from icml.core.errors import UserError
 from icml.core.stats import Interval, holm, paired_t_interval, paired_t_test, t_interval
@@ -19,7 +19,7 @@ Cell = str | int | float | bool | None
 Metrics = Mapping[str, float]
 Evaluate = Callable[..., Metrics]
 """Called as ``evaluate(method, rate, seed, log=log)``."""
-Cells = Callable[[Mapping[str, tuple[str, float, int]], Evaluate], Mapping[str, Metrics]]
+Cells = Callable[[Mapping[str, tuple[str, float, int]], Evaluate], Mapping[str, Any]]
 """Called as ``cells(jobs, evaluate)``: ``Run.cells`` or a function of its form."""
 
 ALPHA = 0.05
