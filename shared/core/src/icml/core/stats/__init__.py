@@ -1,7 +1,7 @@
 """Intervals and tests for experiments, thin over scipy.
 
 Which interval: fewer than 30 seeds take `t_interval` or `paired_t_interval` (a percentile
-bootstrap of 5 seeds covers 84 % where it says 95 %); proportions take `wilson` and `newcombe`;
+bootstrap of 5 seeds covers 83 % where it says 95 %); proportions take `wilson` and `newcombe`;
 `bootstrap` is for many units (problems, tasks, images) or for a statistic with no closed form.
 Every function refuses empty, non-finite or mismatched input with one `ValueError`.
 """
