@@ -7,8 +7,8 @@ import copy
 import functools
 import inspect
 import math
-import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from types import MethodType
 from typing import Any, ClassVar, cast
 from weakref import WeakValueDictionary
 
@@ -17,7 +17,7 @@ RewardFunction = Callable[..., Rewards] | Callable[..., Awaitable[Rewards]]
 """TRL's signature: ``(prompts, completions, **columns)`` -> one number or None a completion."""
 
 
-def ConditionedReward(  # noqa: N802 -- reads as the constructor of a reward function
+def ConditionedReward(
     reward_fn: RewardFunction, *, on: RewardFunction, at_least: float, otherwise: float = 0.0
 ) -> _Conditioned | _AsyncConditioned:
     """Let a reward count only where another one is high enough (Sec. 3.2).
@@ -126,8 +126,8 @@ class _Gate:
     @classmethod
     def of(cls, function: RewardFunction) -> _Gate:
         """Return the gate of ``function``; a bound method is a new object each time."""
-        owner = getattr(function, "__self__", None)
-        key = (id(function),) if owner is None else (id(owner), id(_unbound(function)))
+        method = isinstance(function, MethodType)
+        key = (id(function.__self__), id(function.__func__)) if method else (id(function),)
         gate = cls._shared.get(key)
         if gate is None:
             gate = cls._shared[key] = cls(function)
@@ -180,11 +180,6 @@ def _unwrap(function: Callable[..., Any]) -> Callable[..., Any]:
     while isinstance(function, functools.partial):
         function = function.func
     return function
-
-
-def _unbound(function: Callable[..., Any]) -> object:
-    # A built-in method has no __func__; its name tells it from the owner's others.
-    return getattr(function, "__func__", None) or sys.intern(_name(function))
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
