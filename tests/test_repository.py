@@ -77,7 +77,7 @@ def test_sister_packages_are_required_by_range_and_never_pinned(name) -> None:
     assert [d for d in sisters if "==" in d or ">=" not in d] == []
 
 
-def test_every_member_is_installed_with_the_workspace() -> None:
+def test_every_member_is_installed_with_the_workspace_and_so_is_what_its_tests_need() -> None:
     root = workspace.project_file(ROOT)
-    assert set(root["project"]["dependencies"]) == set(MEMBERS)
+    assert root["project"]["dependencies"] == [f"{name}[test]" for name in sorted(MEMBERS)]
     assert set(root["tool"]["uv"]["sources"]) == set(MEMBERS)

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from icml.newpaper.antithetic import antithetic_estimates, plain_estimates
+from icml.newpaper.antithetic import Array, antithetic_estimates, plain_estimates
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping
 
     from icml.core.experiment import Run
     from icml.core.plots import Plot
@@ -72,53 +72,43 @@ def measure(arm: str, seed: int, *, config: Config, log: Any) -> dict[str, float
     return cell
 
 
-def _figure(errors: Sequence[Interval]) -> Plot:
-    from icml.core.plots import Arm, Estimate, intervals
-
-    return intervals(
-        [Estimate(arm, *error) for arm, error in zip(ARMS, errors, strict=True)],
-        title="Both arms find e - 1, antithetic pairs with far less spread",
-        arms=[Arm("plain", "baseline"), Arm("antithetic", "ours")],
-        x_label="estimate minus (e - 1)",
-        note="99.9 % t interval over seeds",
-        reference=0,
-    )
-
-
 def experiment(config: Config, run: Run) -> None:
     """Measure both arms on every seed, then tabulate and state the claims."""
     from icml.core.stats import t_interval
 
     run.seeds(list(config.seeds))
     jobs = {f"{arm}/seed={seed}": (arm, seed) for arm in ARMS for seed in config.seeds}
-    cells = run.cells(jobs, partial(measure, config=config), desc="estimates")
-    column = {
-        (arm, key): np.array([cells[f"{arm}/seed={seed}"][key] for seed in config.seeds])
-        for arm in ARMS
-        for key in ("mean", "variance")
+    cells: dict[str, Any] = run.cells(jobs, partial(measure, config=config), desc="estimates")
+    found = {arm: [cells[f"{arm}/seed={seed}"] for seed in config.seeds] for arm in ARMS}
+    variances = {arm: np.array([cell["variance"] for cell in found[arm]]) for arm in ARMS}
+    errors = {
+        arm: t_interval([cell["mean"] - TRUTH for cell in found[arm]], level=0.999) for arm in ARMS
     }
-    ratio = t_interval(column["plain", "variance"] / column["antithetic", "variance"])
-    errors = [t_interval(column[arm, "mean"] - TRUTH, level=0.999) for arm in ARMS]
+    _show(run, errors, variances)
+    _claim(run, errors, t_interval(variances["plain"] / variances["antithetic"]))
+    run.note("One smooth, monotone function of one variable: for others the gain may be a loss.")
+
+
+def _show(run: Run, errors: Mapping[str, Interval], variances: Mapping[str, Array]) -> None:
     rows = [
         {
             "arm": arm,
-            "estimate of e - 1": error.mean + TRUTH,
-            "low": error.low + TRUTH,
-            "high": error.high + TRUTH,
-            "variance": float(column[arm, "variance"].mean()),
+            "estimate of e - 1": errors[arm].mean + TRUTH,
+            "low": errors[arm].low + TRUTH,
+            "high": errors[arm].high + TRUTH,
+            "variance": float(variances[arm].mean()),
         }
-        for arm, error in zip(ARMS, errors, strict=True)
+        for arm in ARMS
     ]
     run.table("estimates", rows, caption="Each arm's estimate (99.9 % t interval over seeds).")
     run.figure("errors", _figure(errors), caption="How far each arm's estimate is from e - 1.")
-    for arm, error in zip(ARMS, errors, strict=True):
-        run.claim(
-            f"{arm}-unbiased",
-            f"The {arm} estimate agrees with e - 1",
-            value=error.mean,
-            interval=(error.low, error.high),
-            holds=error.low <= 0 <= error.high,
-        )
+
+
+def _claim(run: Run, errors: Mapping[str, Interval], ratio: Interval) -> None:
+    for arm, (error, low, high) in errors.items():
+        statement = f"The {arm} estimate agrees with e - 1"
+        holds = low <= 0 <= high
+        run.claim(f"{arm}-unbiased", statement, value=error, interval=(low, high), holds=holds)
     run.claim(
         "variance-ratio",
         f"Independent points vary at least 20 times as much (closed form: {TRUE_RATIO:.1f})",
@@ -127,4 +117,16 @@ def experiment(config: Config, run: Run) -> None:
         holds=ratio.low >= 20,
         paper="no paper: this is the template's example",
     )
-    run.note("One smooth, monotone function of one variable: for others the gain may be a loss.")
+
+
+def _figure(errors: Mapping[str, Interval]) -> Plot:
+    from icml.core.plots import Arm, Estimate, intervals
+
+    return intervals(
+        [Estimate(arm, *error) for arm, error in errors.items()],
+        title="Both arms find e - 1, antithetic pairs with far less spread",
+        arms=[Arm("plain", "baseline"), Arm("antithetic", "ours")],
+        x_label="estimate minus (e - 1)",
+        note="99.9 % t interval over seeds",
+        reference=0,
+    )
