@@ -31,7 +31,7 @@ class Site:
     def add(self, name: str, source: str, *, summary: str = "", distribution: str = "") -> None:
         """Install a paper whose cli module holds ``source``."""
         distribution = distribution or f"icml-{name}"
-        module = distribution.removeprefix("icml-")
+        module = distribution.removeprefix("icml-").replace("-", "_")
         package = self.folder / "icml" / module
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
