@@ -8,16 +8,13 @@ asks for those (`icml-core[hf]`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from icml.core.errors import require
-
-if TYPE_CHECKING:
-    from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
 
 __all__ = ["SPECIAL_TOKENS", "CausalOutput", "TinyGPT", "causal_lm", "word_tokenizer"]
 
@@ -139,11 +136,14 @@ class _Block(nn.Module):
         return hidden + self.mlp(self.mlp_norm(hidden))
 
 
-def word_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
+def word_tokenizer(words: Sequence[str]) -> Any:
     """Build a tokenizer whose tokens are whole words separated by white space.
 
     Args:
         words: The vocabulary after `SPECIAL_TOKENS`, in the order of their ids (from 4).
+
+    Returns:
+        A ``transformers.PreTrainedTokenizerFast``.
 
     Raises:
         ValueError: If a word is empty, holds white space, comes twice or is a special token.
@@ -168,7 +168,7 @@ def word_tokenizer(words: Sequence[str]) -> PreTrainedTokenizerFast:
 
 def causal_lm(  # noqa: PLR0913 (sizes, each with a default)
     vocab: int, d: int = 64, layers: int = 2, heads: int = 4, ctx: int = 256, seed: int = 0
-) -> LlamaForCausalLM:
+) -> nn.Module:
     """Build a random Llama with tied embeddings in float32 (86 k parameters at vocab 65).
 
     Args:
@@ -178,6 +178,9 @@ def causal_lm(  # noqa: PLR0913 (sizes, each with a default)
         heads: Attention heads a block, all with keys and values of their own.
         ctx: Longest sequence, in tokens.
         seed: Seed of the initial weights. The global random state is left as it was.
+
+    Returns:
+        A ``transformers.LlamaForCausalLM``.
 
     Raises:
         MissingExtra: If transformers is not installed.

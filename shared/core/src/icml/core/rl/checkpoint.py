@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import json
 import os
+import pickle
 import shutil
 import signal
 import tempfile
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from icml.core.errors import UserError
 
 __all__ = ["Checkpoint", "held_interrupts"]
 
+_FOREIGN = (pickle.UnpicklingError, SafetensorError)
 _PREFIX, _PARTIAL = "iteration-", ".partial-"
 
 
@@ -88,9 +90,11 @@ class Checkpoint:
             self.generator.set_state(state["generator"])
         except UserError:
             raise
-        except (OSError, ValueError, LookupError, RuntimeError, SafetensorError) as error:
+        except (OSError, ValueError, LookupError, RuntimeError, EOFError, *_FOREIGN) as error:
+            kind = type(error).__name__
             raise UserError(
-                f"the checkpoint {newest} can't be read ({error}): delete {self.folder} to start anew"
+                f"the checkpoint {newest} can't be read ({kind}): "
+                f"delete {self.folder} to start anew"
             ) from error
         return record["iteration"], record["rows"]
 
@@ -118,7 +122,7 @@ def _flush(path: Path) -> None:
 
 
 @contextmanager
-def held_interrupts() -> Iterator[Callable[[], bool]]:
+def held_interrupts() -> Generator[Callable[[], bool]]:
     """Hold a first Ctrl-C back until asked; a second one interrupts at once.
 
     Yields a function that says whether Ctrl-C was pressed. Interrupts are left alone outside the

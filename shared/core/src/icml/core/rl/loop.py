@@ -24,6 +24,7 @@ from icml.core.errors import UserError
 from icml.core.rl.batch import AdvantageFn, Batch, Reward, SamplePrompts, draw
 from icml.core.rl.checkpoint import Checkpoint, held_interrupts
 from icml.core.rl.functional import masked_mean, policy_loss
+from icml.core.rl.losses import Kind
 from icml.core.rl.sampling import score
 
 __all__ = ["Batch", "LoopConfig", "TrainResult", "train"]
@@ -45,12 +46,12 @@ class LoopConfig:
     """Step size of the optimizer."""
     optimizer: Literal["adamw", "sgd"] = "adamw"
     """Neither has weight decay; sgd has no momentum."""
-    loss: str = "ppo_clip"
+    loss: Kind = "ppo_clip"
     """Kind of `icml.core.rl.functional.policy_loss`, averaged as that kind's default."""
-    eps_low: float = 0.2
-    """Clipping range below a probability ratio of 1."""
+    eps_low: float | None = None
+    """Clipping range below a probability ratio of 1; None: the kind's default, 0.2."""
     eps_high: float | None = None
-    """Clipping range above 1; None: as the kind's default."""
+    """Clipping range above 1; None: the kind's default, ``eps_low`` or cispo's cap of 5."""
     epochs_per_iteration: int = 1
     """Gradient steps on each batch."""
     grad_clip: float = 1.0
@@ -139,7 +140,11 @@ def train(  # noqa: PLR0913 (the parts of a run; all choices are keyword-only)
     )
     generator = torch.Generator().manual_seed(seed)
     identity = {**asdict(config), "seed": seed}
-    store = checkpoint and Checkpoint(checkpoint, identity, model, optimizer, generator)
+    store = (
+        None
+        if checkpoint is None
+        else Checkpoint(checkpoint, identity, model, optimizer, generator)
+    )
     start, rows = store.restore() if store else (0, [])
 
     def emit(row: dict[str, float]) -> None:
