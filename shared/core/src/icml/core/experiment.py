@@ -67,7 +67,7 @@ class Run(Findings):
     finished: bool
     """Whether summary.json is there: then :meth:`finish` returns it and nothing is computed."""
 
-    def __init__(  # noqa: PLR0913 - private to `open`
+    def __init__(
         self,
         path: Path,
         config: Any,
