@@ -10,13 +10,12 @@ from icml.core.plots.style import PALETTE
 
 _SVG = "{http://www.w3.org/2000/svg}"
 _HREF = "{http://www.w3.org/1999/xlink}href"
-_ELEMENTS = set(
-    "svg g defs clipPath path line rect circle ellipse polyline polygon use text tspan".split()
-)
-_ATTRIBUTES = set(
-    "aria-label class clip-path cx cy d fill height href id points r role rx ry stroke style"
-    " text-anchor transform version viewBox width x x1 x2 y y1 y2".split()
-)
+_SHAPES = {"path", "line", "rect", "circle", "ellipse", "polyline", "polygon", "text", "tspan"}
+_ELEMENTS = _SHAPES | {"svg", "g", "defs", "clipPath", "use"}
+_PLACES = {"x", "x1", "x2", "y", "y1", "y2", "cx", "cy", "r", "rx", "ry", "width", "height"}
+_PAINT = {"style", "fill", "stroke", "clip-path", "transform", "text-anchor"}
+_ATTRIBUTES = _PLACES | _PAINT | {"id", "href", "d", "points", "viewBox", "version"}
+_ATTRIBUTES |= {"role", "aria-label"}
 _MATPLOTLIB_STYLE = "*{stroke-linejoin: round; stroke-linecap: butt}"
 """The one style sheet that our figures carry; the page's own says the same of its figures."""
 

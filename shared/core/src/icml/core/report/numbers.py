@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from icml.core.summary import Cell
 
+MINUS = "\N{MINUS SIGN}"
 SHORT = 3
 """Significant digits up to which a number is printed as it is."""
 
@@ -21,23 +22,23 @@ def _decimals(size: float, digits: int) -> int:
 
 def _plain(value: float, decimals: int) -> str:
     if not math.isfinite(value):
-        return {"nan": "NaN", "inf": "∞", "-inf": "−∞"}[str(value)]
+        return {"nan": "NaN", "inf": "∞", "-inf": MINUS + "∞"}[str(value)]
     # Adding 0.0 turns a rounded -0.0 into 0.0.
-    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", "−")
+    return f"{round(value, decimals) + 0.0:,.{decimals}f}".replace("-", MINUS)
 
 
 def _scientific(value: float) -> str:
     mantissa, exponent = f"{value:.{SHORT - 1}e}".split("e")
     mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa
-    return f"{mantissa}e{int(exponent)}".replace("-", "−")
+    return f"{mantissa}e{int(exponent)}".replace("-", MINUS)
 
 
 def number(value: float) -> str:
     """Write one number on its own: whole ones in full, others with three significant digits.
 
     Example:
-        >>> number(1234567), number(0.28351), number(0.00031), number(2.5e-7), number(-3.0)
-        ('1,234,567', '0.284', '0.00031', '2.5e−7', '−3')
+        >>> number(1234567), number(0.28351), number(0.00031), number(3.0), number(2.5e9)
+        ('1,234,567', '0.284', '0.00031', '3', '2,500,000,000')
     """
     if not math.isfinite(value):
         return _plain(value, 0)
@@ -71,13 +72,13 @@ def column(values: Sequence[Cell]) -> list[str]:
     """Write a table's column: short numbers as they are, others with the same decimals.
 
     Example:
-        >>> column([0.0003, 0.001, None]), column([0.61234, 10.5, "–"]), column([True, 1200])
-        (['0.0003', '0.001', '–'], ['0.61', '10.50', '–'], ['yes', '1,200'])
+        >>> column([0.0003, 0.001, None]), column([0.61234, 10.5]), column([True, 1200])
+        (['0.0003', '0.001', 'n/a'], ['0.61', '10.50'], ['yes', '1,200'])
     """
     floats = [v for v in values if isinstance(v, float) and math.isfinite(v)]
     largest = max(map(abs, floats), default=0.0)
     smallest = min((abs(v) for v in floats if v), default=1.0)
-    own = all(number(v).replace(",", "").replace("−", "-") == f"{v:g}" for v in floats)
+    own = all(number(v).replace(",", "").replace(MINUS, "-") == f"{v:g}" for v in floats)
     spread = own or smallest < 1e-4 or largest >= 1e7
     # One decimal more than the largest needs, so that 0.61 keeps its two digits beside 10.5.
     decimals = _decimals(largest, SHORT) if largest < 10 else _decimals(largest, SHORT + 1)
@@ -86,7 +87,7 @@ def column(values: Sequence[Cell]) -> list[str]:
 
 def _cell(value: Cell, decimals: int | None) -> str:
     if value is None:
-        return "–"
+        return "n/a"
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, str):
