@@ -4,6 +4,7 @@ One place to import from; each part lives in the module of its idea. Log-probabi
 entropies of tokens are in :mod:`icml.core.models.logprobs`.
 """
 
+from icml.core.rl.aggregate import aggregate_loss
 from icml.core.rl.groups import (
     GroupStats,
     group_advantage,
@@ -12,7 +13,7 @@ from icml.core.rl.groups import (
     informative_groups,
 )
 from icml.core.rl.kl import full_kl, kl_estimate
-from icml.core.rl.losses import PolicyLoss, aggregate_loss, policy_loss
+from icml.core.rl.losses import PolicyLoss, policy_loss
 from icml.core.rl.masked import (
     broadcast_to_tokens,
     masked_mean,

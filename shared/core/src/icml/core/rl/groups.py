@@ -62,18 +62,16 @@ def _check(x: Tensor, groups: Tensor) -> None:
         raise ValueError(f"groups must be integers, got {groups.dtype}")
 
 
-def _lowest_of_group(x: Tensor, present: Tensor, index: Tensor) -> Tensor:
+def _lowest(x: Tensor, present: Tensor, index: Tensor, n_groups: int) -> Tensor:
     """Each sample's group minimum over the present values (0 where there are none)."""
-    n_groups = int(index.max()) + 1 if len(index) else 0
     spread = index.view(-1, *[1] * (x.ndim - 1)).expand_as(x)
     lowest = x.new_full((n_groups, *x.shape[1:]), torch.inf)
     lowest = lowest.scatter_reduce(0, spread, x.masked_fill(~present, torch.inf), "amin")
     return torch.where(lowest == torch.inf, 0.0, lowest)[index]
 
 
-def _sum_of_group(x: Tensor, index: Tensor) -> Tensor:
+def _total(x: Tensor, index: Tensor, n_groups: int) -> Tensor:
     """Each sample's group sum."""
-    n_groups = int(index.max()) + 1 if len(index) else 0
     return x.new_zeros((n_groups, *x.shape[1:])).index_add(0, index, x)[index]
 
 
@@ -85,7 +83,7 @@ def group_stats(x: Tensor, groups: Tensor) -> GroupStats:
     and at values such as 0.1 or 1e6.
 
     Args:
-        x: Values, ``(samples,)`` or ``(samples, rewards)``; NaN is missing.
+        x: Finite values, ``(samples,)`` or ``(samples, rewards)``; NaN is missing.
         groups: Integer group ids, ``(samples,)``.
 
     Returns:
@@ -100,15 +98,15 @@ def group_stats(x: Tensor, groups: Tensor) -> GroupStats:
     """
     _check(x, groups)
     x = at_least_float32(x)
-    index = torch.unique(groups, return_inverse=True)[1]
+    ids, index = torch.unique(groups, return_inverse=True)
     present = ~x.isnan()
     # The reference is a constant to autograd: no statistic below depends on which one is chosen.
-    reference = _lowest_of_group(x.detach(), present, index)
+    reference = _lowest(x.detach(), present, index, len(ids))
     above = torch.where(present, x - reference, 0.0)
-    count = _sum_of_group(present.long(), index)
-    mean_above = _sum_of_group(above, index) / count.clamp(min=1)
+    count = _total(present.long(), index, len(ids))
+    mean_above = _total(above, index, len(ids)) / count.clamp(min=1)
     deviation = torch.where(present, above - mean_above, 0.0)
-    variance = _sum_of_group(deviation.square(), index) / (count - 1).clamp(min=1)
+    variance = _total(deviation.square(), index, len(ids)) / (count - 1).clamp(min=1)
     # sqrt has an infinite slope at 0, which would turn the gradient into NaN.
     spread = variance > 0
     std = torch.where(spread, torch.where(spread, variance, 1.0).sqrt(), 0.0)
@@ -202,8 +200,8 @@ def informative_groups(rewards: Tensor, groups: Tensor) -> Tensor:
         tensor([ True,  True, False, False])
     """
     _check(rewards, groups)
-    table = rewards if rewards.ndim == 2 else rewards[:, None]
-    index = torch.unique(groups, return_inverse=True)[1]
+    table = at_least_float32(rewards if rewards.ndim == 2 else rewards[:, None])
+    ids, index = torch.unique(groups, return_inverse=True)
     present = ~table.isnan()
-    differs = present & (table != _lowest_of_group(at_least_float32(table), present, index))
-    return _sum_of_group(differs.long(), index).sum(1) > 0
+    differs = present & (table != _lowest(table, present, index, len(ids)))
+    return _total(differs.long(), index, len(ids)).sum(1) > 0

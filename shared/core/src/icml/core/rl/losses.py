@@ -1,4 +1,4 @@
-"""Policy-gradient losses of language-model RL, and how a token loss becomes a number.
+"""Policy-gradient losses of language-model RL.
 
 Every kind is a function of the new and the old log-probability of the sampled tokens and of
 their advantages; the formulas are in :func:`policy_loss`.
@@ -7,14 +7,14 @@ their advantages; the formulas are in :func:`policy_loss`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from icml.core.rl.masked import as_bool_mask, at_least_float32, masked_mean, masked_sum
+from icml.core.rl.aggregate import Aggregate, aggregate_loss
+from icml.core.rl.masked import as_bool_mask, at_least_float32, masked_mean
 
-Aggregate = Literal["token_mean", "seq_mean_token_mean", "seq_sum_const", "seq_mean_token_sum"]
 Kind = Literal["reinforce", "ppo_clip", "gspo", "cispo", "sapo", "dual_clip"]
 
 # exp(88.8) overflows float32, and an infinite ratio makes a NaN gradient even where the clip
@@ -26,6 +26,14 @@ DUAL_CLIP_CAP = 3.0  # verl's clip_ratio_c (arXiv 1912.09729)
 SAPO_TEMPERATURE_UP = 1.0  # arXiv 2511.20347, for advantages > 0
 SAPO_TEMPERATURE_DOWN = 1.05  # arXiv 2511.20347, for the others
 
+READS: dict[Kind, tuple[str, ...]] = {
+    "reinforce": (),
+    "ppo_clip": ("eps_low", "eps_high", "delta"),
+    "gspo": ("eps_low", "eps_high"),
+    "cispo": ("eps_high",),
+    "sapo": (),
+    "dual_clip": ("eps_low", "eps_high"),
+}
 DEFAULT_AGGREGATE: dict[Kind, Aggregate] = {
     "reinforce": "token_mean",
     "ppo_clip": "token_mean",
@@ -62,65 +70,6 @@ class _Bounds(NamedTuple):
     low: float
     high: float
     cap: float  # on the ratio where the advantage is negative
-
-
-def aggregate_loss(
-    per_token: Tensor, mask: Tensor, mode: Aggregate, *, const: float | None = None
-) -> Tensor:
-    """Reduce per-token losses to one number.
-
-    ========================  ====================================================  ==============
-    mode                      value                                                 TRL's name
-    ========================  ====================================================  ==============
-    ``token_mean``            sum of all trained tokens / their number              dapo, bnpo
-    ``seq_mean_token_mean``   mean over rows of the row's token mean                grpo
-    ``seq_mean_token_sum``    mean over rows of the row's token sum
-    ``seq_sum_const``         sum of all trained tokens / (rows * const)            dr_grpo
-    ========================  ====================================================  ==============
-
-    A row without a trained token adds 0 and still counts as a row, as in TRL.
-
-    Args:
-        per_token: Losses, ``(samples, tokens)``.
-        mask: Trained tokens, booleans or 0/1, ``(samples, tokens)``.
-        mode: See the table.
-        const: Tokens by which ``seq_sum_const`` divides, usually the longest completion
-            allowed; > 0. For that mode only.
-
-    Returns:
-        A 0-dimensional tensor, at least float32; 0 where nothing is trained.
-
-    Raises:
-        ValueError: If the mode is unknown, ``const`` is missing, not positive or given to
-            another mode, or the tensors are not 2-D of one shape.
-
-    Example:
-        >>> losses = torch.tensor([[1.0, 2.0], [6.0, 0.0]])
-        >>> mask = torch.tensor([[1, 1], [1, 0]])
-        >>> aggregate_loss(losses, mask, "token_mean")
-        tensor(3.)
-        >>> aggregate_loss(losses, mask, "seq_sum_const", const=9.0)
-        tensor(0.5000)
-    """
-    if mode not in get_args(Aggregate):
-        raise ValueError(f"aggregate must be one of {get_args(Aggregate)}, got {mode!r}")
-    if per_token.ndim != 2:
-        raise ValueError(f"losses must be 2-D (samples, tokens), got {tuple(per_token.shape)}")
-    _check_const(mode, const)
-    rows = max(len(per_token), 1)
-    if mode == "token_mean":
-        return masked_mean(per_token, mask)
-    if mode == "seq_mean_token_mean":
-        return masked_mean(per_token, mask, dim=1).sum() / rows
-    return masked_sum(per_token, mask) / (rows * (const or 1.0))
-
-
-def _check_const(mode: Aggregate, const: float | None) -> None:
-    if mode == "seq_sum_const":
-        if const is None or not const > 0:
-            raise ValueError(f"aggregate='seq_sum_const' needs const > 0, got const={const}")
-    elif const is not None:
-        raise ValueError(f"const={const} has no meaning with aggregate={mode!r}")
 
 
 def policy_loss(  # noqa: PLR0913 - four tensors and the keyword-only choices of the kinds
@@ -221,14 +170,7 @@ def _bounds(
     kind: Kind, eps_low: float | None, eps_high: float | None, delta: float | None
 ) -> _Bounds:
     """Check the options against the kind and return where it clips."""
-    if kind not in get_args(Kind):
-        raise ValueError(f"kind must be one of {get_args(Kind)}, got {kind!r}")
-    if delta is not None and kind != "ppo_clip":
-        raise ValueError(f"delta={delta} has no meaning with kind={kind!r}, only with 'ppo_clip'")
-    if eps_low is not None and kind in ("reinforce", "cispo", "sapo"):
-        raise ValueError(f"eps_low={eps_low} has no meaning with kind={kind!r}")
-    if eps_high is not None and kind in ("reinforce", "sapo"):
-        raise ValueError(f"eps_high={eps_high} has no meaning with kind={kind!r}")
+    _check_read(kind, {"eps_low": eps_low, "eps_high": eps_high, "delta": delta})
     eps_low = CLIP if eps_low is None else eps_low
     if not 0 <= eps_low < 1:
         raise ValueError(f"eps_low must be in [0, 1), got {eps_low}")
@@ -237,10 +179,21 @@ def _bounds(
     if kind == "cispo":
         return _Bounds(0.0, CISPO_CAP if eps_high is None else eps_high, torch.inf)
     high = 1 + (eps_low if eps_high is None else eps_high)
+    if kind == "dual_clip":
+        delta = DUAL_CLIP_CAP
     if delta is not None and not delta > high:
-        raise ValueError(f"delta must be > 1 + eps_high = {high}, got delta={delta}")
-    cap = DUAL_CLIP_CAP if kind == "dual_clip" else torch.inf
-    return _Bounds(1 - eps_low, high, cap if delta is None else delta)
+        cap = f"delta={delta}" if kind == "ppo_clip" else f"the cap {delta} of kind={kind!r}"
+        raise ValueError(f"1 + eps_high = {high} must be below {cap}")
+    return _Bounds(1 - eps_low, high, torch.inf if delta is None else delta)
+
+
+def _check_read(kind: Kind, options: dict[str, float | None]) -> None:
+    """Refuse an option that the kind would ignore."""
+    if kind not in READS:
+        raise ValueError(f"kind must be one of {tuple(READS)}, got {kind!r}")
+    for name, value in options.items():
+        if value is not None and name not in READS[kind]:
+            raise ValueError(f"{name}={value} has no meaning with kind={kind!r}")
 
 
 def _sequence_ratio(log_ratio: Tensor, mask: Tensor) -> Tensor:

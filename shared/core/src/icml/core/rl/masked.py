@@ -93,6 +93,20 @@ def masked_mean(x: Tensor, mask: Tensor, dim: Dim = None, keepdim: bool = False)
     return masked_sum(x, mask, dim, keepdim) / count.clamp(min=1)
 
 
+def _centred(x: Tensor, mask: Tensor, dim: Dim) -> Tensor:
+    """Values minus their masked mean; exactly 0 under the mask where all are equal.
+
+    The mean of n equal float32 numbers may be off by a rounding, so the minimum, a constant to
+    autograd, is taken off first.
+    """
+    dims = _all_dims(x, dim)
+    if not x.numel() or not dims:
+        return torch.zeros_like(x)
+    lowest = x.detach().masked_fill(~mask, torch.inf).amin(dims, keepdim=True)
+    above = x - torch.where(lowest == torch.inf, 0.0, lowest)
+    return above - masked_mean(above, mask, dim, keepdim=True)
+
+
 def masked_var(x: Tensor, mask: Tensor, dim: Dim = None, unbiased: bool = True) -> Tensor:
     """Variance of the entries under the mask, in two passes.
 
@@ -109,7 +123,7 @@ def masked_var(x: Tensor, mask: Tensor, dim: Dim = None, unbiased: bool = True) 
         ValueError: If the mask is not a 0/1 tensor of the shape of ``x``.
     """
     mask = as_bool_mask(mask, x)
-    centred = at_least_float32(x) - masked_mean(x, mask, dim, keepdim=True)
+    centred = _centred(at_least_float32(x), mask, dim)
     count = mask.sum(_all_dims(x, dim)) - int(unbiased)
     return masked_sum(centred.square(), mask, dim) / count.clamp(min=1)
 
@@ -136,11 +150,10 @@ def masked_whiten(x: Tensor, mask: Tensor, *, shift_mean: bool = True, eps: floa
     if eps < 0:
         raise ValueError(f"eps must be >= 0, got {eps}")
     mask = as_bool_mask(mask, x)
-    mean = masked_mean(x, mask)
     scale = masked_var(x, mask) + eps
     # With eps = 0 and constant values the centred entries are 0, and so is the result.
-    white = (at_least_float32(x) - mean) * torch.where(scale > 0, scale, 1.0).rsqrt()
-    return torch.where(mask, white if shift_mean else white + mean, 0.0)
+    white = _centred(at_least_float32(x), mask, None) * torch.where(scale > 0, scale, 1.0).rsqrt()
+    return torch.where(mask, white if shift_mean else white + masked_mean(x, mask), 0.0)
 
 
 def broadcast_to_tokens(advantages: Tensor, mask: Tensor) -> Tensor:
