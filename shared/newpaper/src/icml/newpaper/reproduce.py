@@ -93,7 +93,7 @@ def _show(run: Run, errors: Mapping[str, Interval], variances: Mapping[str, Arra
     rows = [
         {
             "arm": arm,
-            "estimate of e - 1": errors[arm].mean + TRUTH,
+            "estimate of e - 1": errors[arm].estimate + TRUTH,
             "low": errors[arm].low + TRUTH,
             "high": errors[arm].high + TRUTH,
             "variance": float(variances[arm].mean()),
@@ -112,7 +112,7 @@ def _claim(run: Run, errors: Mapping[str, Interval], ratio: Interval) -> None:
     run.claim(
         "variance-ratio",
         f"Independent points vary at least 20 times as much (closed form: {TRUE_RATIO:.1f})",
-        value=ratio.mean,
+        value=ratio.estimate,
         interval=(ratio.low, ratio.high),
         holds=ratio.low >= 20,
         paper="no paper: this is the template's example",
