@@ -6,7 +6,7 @@ import math
 import os
 import subprocess
 import sys
-from itertools import combinations
+from itertools import combinations, pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -291,7 +291,7 @@ def test_spread_labels_never_overlap_and_stay_in_the_room_where_they_fit(labels)
     wanted, heights = [w for w, _ in labels], [h for _, h in labels]
     placed = spread(wanted, heights, 200)
     boxes = sorted((p - h / 2, p + h / 2) for p, h in zip(placed, heights, strict=True))
-    assert all(above <= start + 1e-6 for (_, above), (start, _) in zip(boxes, boxes[1:]))  # noqa: B905
+    assert all(above <= start + 1e-6 for (_, above), (start, _) in pairwise(boxes))
     assert boxes[0][0] >= -1e-6
     assert boxes[-1][1] <= max(200, sum(heights)) + 1e-6
 

@@ -96,7 +96,7 @@ class Run(Findings):
         self._tell_changed_code()
 
     @classmethod
-    def open(  # noqa: PLR0913 - the rest are keyword-only
+    def open(
         cls,
         paper: str,
         config: Any,
