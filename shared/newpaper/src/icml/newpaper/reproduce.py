@@ -72,7 +72,7 @@ def measure(arm: str, seed: int, *, config: Config, log: Any) -> dict[str, float
     return cell
 
 
-def experiment(config: Config, run: Run) -> None:
+def run_experiment(config: Config, run: Run) -> None:
     """Measure both arms on every seed, then tabulate and state the claims."""
     from icml.core.stats import t_interval
 
