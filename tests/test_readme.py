@@ -1,4 +1,4 @@
-from tools import readme, wheels
+from tools import readme
 
 
 def claim(**changes: object) -> dict:
@@ -35,10 +35,3 @@ def test_python_blocks_are_found_and_others_left_out(tmp_path) -> None:
     file = tmp_path / "README.md"
     file.write_text("```bash\nls\n```\n\n```python\nx = 1\ny = 2\n```\n```python\nz = 3\n```\n")
     assert readme.python_blocks(file) == ["x = 1\ny = 2\n", "z = 3\n"]
-
-
-def test_the_size_of_a_folder_counts_files_and_follows_no_links(tmp_path) -> None:
-    (tmp_path / "deep").mkdir()
-    (tmp_path / "deep" / "file").write_bytes(b"x" * 1_500_000)
-    (tmp_path / "link").symlink_to(tmp_path / "deep" / "file")
-    assert wheels.size_mb(tmp_path) == 1.5

@@ -1,7 +1,8 @@
-"""Checks on what a built wheel holds and on what it installs."""
+"""Checks on what built wheels and sdists hold and on what they install."""
 
 from __future__ import annotations
 
+import tarfile
 import zipfile
 from pathlib import Path
 
@@ -33,6 +34,14 @@ def complaints(wheel: Path, module: str) -> list[str]:
     if not any(name.startswith(metadata) and name.endswith("LICENSE") for name in names):
         found.append(f"{wheel.name} lacks its LICENSE")
     return found
+
+
+def sdist_complaints(sdist: Path) -> list[str]:
+    """Say what a source distribution lacks for somebody who builds and tests from it."""
+    with tarfile.open(sdist) as archive:
+        names = [name.partition("/")[2] for name in archive.getnames()]
+    wanted = ("pyproject.toml", "README.md", "LICENSE", "src/icml/", "tests/test_")
+    return [f"{sdist.name} lacks {w}" for w in wanted if not any(n.startswith(w) for n in names)]
 
 
 def size_mb(folder: Path) -> float:
