@@ -46,7 +46,7 @@ def toy(monkeypatch):
 @pytest.fixture(scope="module")
 def script(tmp_path_factory) -> Path:
     """A copy of the experiment outside any repository, so that commits here don't matter."""
-    return shutil.copy(TOY, tmp_path_factory.mktemp("code") / "toy.py")
+    return Path(shutil.copy(TOY, tmp_path_factory.mktemp("code")))
 
 
 OPTIONS = ("--cells", "6", "--pause", "0.02", "--pad", "4000")
@@ -305,9 +305,10 @@ def test_changed_code_is_told_and_noted_and_finished_cells_are_kept(tmp_path, ca
     with opened(tmp_path) as run:
         assert run.cell("a", lambda: 2) == 1
         notes = run.finish().notes
-    assert "was computed with other code (icml-core 0.0.1.dev" in capsys.readouterr().err
-    assert len(notes) == 1
-    assert notes[0].startswith("The code changed between the sittings of this run: icml-core 0.0.1")
+    told = capsys.readouterr().err
+    assert "has results from before a change (icml-core 0.0.1.dev" in told
+    assert told.count("\n") == len(notes) == 1
+    assert "before a change between sittings: icml-core 0.0.1.dev" in notes[0]
 
 
 def test_a_checkpoint_is_there_for_the_next_sitting(tmp_path):

@@ -148,4 +148,4 @@ def test_a_row_takes_numbers_and_refuses_text():
         "n": 2,
     }
     with pytest.raises(TypeError, match="metric 'loss' is '3', not a number"):
-        make_row(0, arm="a", seed=0, loss="3")
+        make_row(0, arm="a", seed=0, loss="3")  # ty: ignore[invalid-argument-type]

@@ -23,7 +23,7 @@ from multiprocessing import connection, resource_tracker
 from typing import Any, NamedTuple
 
 from icml.core.errors import MissingExtra, UserError
-from icml.core.journal import JSONValue, to_json
+from icml.core.journal import to_json
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"}
 """Environment of the children: what numpy, scipy and torch read when they are loaded."""
@@ -43,7 +43,7 @@ class Outcome(NamedTuple):
     """What a job gave."""
 
     key: str
-    value: JSONValue
+    value: Any
     rows: list[dict[str, Any]]
     """What the job logged, oldest first."""
 
@@ -214,12 +214,9 @@ def _serve(pipe: connection.Connection) -> None:
     if hasattr(signal, "pthread_sigmask"):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    while True:
-        try:
-            job = pipe.recv_bytes()
-        except EOFError:
-            return
-        pipe.send_bytes(json.dumps(_reply(job)).encode())
+    with suppress(EOFError, OSError):  # the parent is done or gone
+        while True:
+            pipe.send_bytes(json.dumps(_reply(pipe.recv_bytes())).encode())
 
 
 def _end_with_parent() -> None:
