@@ -185,7 +185,8 @@ def write_atomic(path: Path | str, content: bytes | str) -> None:
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
 
 
 @contextmanager
