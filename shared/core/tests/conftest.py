@@ -224,8 +224,9 @@ TALLY = '''
         run.table("total", [{"cells": config.cells, "total": total}], caption="The sum.")
         expected = config.cells * (config.cells - 1) / 2
         holds = total == expected and "broken" not in os.environ
-        fast = {"value": 0.5, "interval": (-1, 2), "holds": False, "kind": "reported"}
-        run.claim("fast", "Counting is fast", **fast)
+        run.claim(
+            "fast", "Counting is fast", value=0.5, interval=(-1, 2), holds=False, kind="reported"
+        )
         run.claim("gauss", "The sum is Gauss's", value=total, interval=None, holds=holds)
 
 
