@@ -351,7 +351,7 @@ def test_inlined_drawing_keeps_its_text_and_its_inner_references():
     [
         ("summary.json", None, "holds no finished run"),
         ("summary.json", b"{", "is not a run's summary"),
-        ("summary.json", b'{"schema_version": 2}', r"can't be read: schema_version"),
+        ("summary.json", b'{"schema_version": 2}', "summary: schema_version"),
         ("figures/counts.svg", None, r"counts\.svg can't be read"),
         ("figures/counts.svg", b"\xff", r"counts\.svg can't be read"),
     ],
