@@ -321,7 +321,7 @@ def _verdict(interval: Interval | None, p_value: float, *, edge: bool) -> str:
         return "edge"
     if p_value > ALPHA:
         return "not shown"
-    return "higher" if interval.mean > 0 else "lower"
+    return "higher" if interval.estimate > 0 else "lower"
 
 
 def _cell(value: float) -> float | None:

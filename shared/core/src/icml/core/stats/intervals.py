@@ -15,13 +15,12 @@ class Interval(NamedTuple):
     """A point estimate and its two-sided confidence limits, in the units of the data.
 
     Example:
-        >>> mean, low, high = t_interval([1.0, 2.0, 3.0])
-        >>> mean
+        >>> t_interval([1.0, 2.0, 3.0]).estimate
         2.0
     """
 
-    mean: float
-    """The estimate itself: a mean, a proportion, a difference, or the bootstrapped statistic."""
+    estimate: float
+    """A mean, a proportion, a difference, or the bootstrapped statistic."""
     low: float
     high: float
 
@@ -137,7 +136,7 @@ def newcombe(
         [0.2, 0.0524, 0.3339]
     """
     first, second = wilson(k1, n1, level), wilson(k2, n2, level)
-    difference = first.mean - second.mean
-    low = difference - hypot(first.mean - first.low, second.high - second.mean)
-    high = difference + hypot(first.high - first.mean, second.mean - second.low)
+    difference = first.estimate - second.estimate
+    low = difference - hypot(first.estimate - first.low, second.high - second.estimate)
+    high = difference + hypot(first.high - first.estimate, second.estimate - second.low)
     return Interval(difference, max(low, -1.0), min(high, 1.0))
