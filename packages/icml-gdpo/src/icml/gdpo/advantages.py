@@ -17,7 +17,7 @@ from icml.core.rl.functional import group_advantage, group_stats
 from icml.gdpo.inputs import (
     check_choice,
     check_eps,
-    check_overflow,
+    check_size,
     check_token_counts,
     prepare,
 )
@@ -166,7 +166,6 @@ def gdpo_advantages(  # noqa: PLR0913 -- every choice is keyword-only and change
     else:
         batch = torch.zeros_like(ids)
         advantages, _ = _normalize(pre_norm.masked_fill(~scored, torch.nan), batch, eps)
-    check_overflow(advantages)
     if return_parts:
         return GDPOResult(advantages, per_reward, pre_norm, std, missing)
     return advantages
@@ -207,9 +206,8 @@ def grpo_advantages(
     rewards, ids, weight = prepare(rewards, groups, weights)
     total = (rewards.nan_to_num(nan=0.0) * weight).sum(dim=1)
     total = total.masked_fill(rewards.isnan().all(dim=1), torch.nan)
-    advantages = group_advantage(total, ids, eps=eps)
-    check_overflow(advantages)
-    return advantages
+    check_size("the weighted sum of rewards", total)
+    return group_advantage(total, ids, eps=eps)
 
 
 def grpo_parts(
@@ -247,6 +245,7 @@ def grpo_parts(
     rewards, ids, weight = prepare(rewards, groups, weights)
     unscored = rewards.isnan().all(dim=1)
     weighted = rewards.nan_to_num(nan=0.0) * weight
+    check_size("the weighted rewards", weighted)
     weighted = weighted.masked_fill(unscored.unsqueeze(1), torch.nan)
     std = group_stats(weighted.sum(dim=1), ids).std.unsqueeze(1)
     parts = group_stats(weighted, ids).deviation / (std + eps)

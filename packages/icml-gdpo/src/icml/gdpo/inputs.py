@@ -26,12 +26,7 @@ def prepare(
         raise TypeError(f"rewards must be real, got {rewards.dtype}")
     dtype = torch.float64 if rewards.dtype == torch.float64 else torch.float32
     rewards = rewards.detach().to(dtype)
-    if rewards.isinf().any():
-        row, column = rewards.isinf().nonzero()[0].tolist()
-        raise ValueError(
-            f"rewards must be finite in {dtype} or NaN (missing), got "
-            f"{rewards[row, column].item()} at [{row}, {column}]"
-        )
+    check_size("rewards", rewards)
     return rewards, _group_ids(groups, rewards), _weights(weights, rewards)
 
 
@@ -67,7 +62,8 @@ def _weights(weights: Sequence[float] | Tensor | None, rewards: Tensor) -> Tenso
             f"weights must have one number for each of the {count} rewards, "
             f"got shape {tuple(weight.shape)}"
         )
-    if not bool((weight.isfinite() & (weight >= 0)).all()) or not bool(weight.any()):
+    check_size("weights", weight)
+    if not bool((weight >= 0).all()) or not bool(weight.any()):
         raise ValueError(f"weights must be finite, >= 0 and not all 0, got {weight.tolist()}")
     return weight
 
@@ -108,7 +104,12 @@ def check_eps(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a finite number >= 0, got {value}")
 
 
-def check_overflow(advantages: Tensor) -> None:
-    """Refuse rewards whose squares leave the range of the dtype."""
-    if not bool(advantages.isfinite().all()):
-        raise ValueError(f"rewards are too large for {advantages.dtype}; scale them down")
+def check_size(name: str, values: Tensor) -> None:
+    """Refuse infinities and numbers whose squares could leave the range of the dtype."""
+    limit = 1e150 if values.dtype == torch.float64 else 1e15
+    wrong = values.abs() > limit
+    if bool(wrong.any()):
+        raise ValueError(
+            f"{name} must be finite, at most {limit:.0e} in size ({values.dtype}), or NaN where "
+            f"missing, got {values[wrong][0].item()}"
+        )
