@@ -117,15 +117,14 @@ def test_a_bandits_update_is_the_closed_form_policy_gradient():
 
 def test_a_trivial_task_is_learnt():
     model = tiny()
-    config = LoopConfig(iterations=120, max_new_tokens=3, learning_rate=1e-2, eval_every=40)
+    config = LoopConfig(iterations=150, max_new_tokens=3, learning_rate=3e-3, eval_every=50)
     result = train(model, sample_prompts, reward, centred, config, seed=1, evaluate=accuracy)
     scores = [row["accuracy"] for row in result.rows if "accuracy" in row]
-    assert [row["step"] for row in result.rows if "accuracy" in row] == [0, 40, 80, 120]
+    assert [row["step"] for row in result.rows if "accuracy" in row] == [0, 50, 100, 150]
     # Untrained, the right word has probability 1 / 10.
     assert scores[0] < 0.2
     assert scores[-1] > 0.9
-    last = next(row for row in result.rows if row["step"] == 119)
-    assert last["train/reward/1"] > 0.9
+    assert result.rows[149]["train/reward/0"] > 0.9
 
 
 def test_one_step_is_the_gradient_of_the_shared_loss_row_by_row():
