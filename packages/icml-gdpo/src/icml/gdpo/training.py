@@ -67,7 +67,7 @@ def warm_start(config: Config, folder: Path, seed: int, *, log: Callable[..., No
     return losses[-1]
 
 
-def train_arm(  # noqa: PLR0913 (what `Run.cells` gives it)
+def train_arm(
     config: Config, folder: Path, arm: str, rate: float, seed: int, *, log: Callable[..., None]
 ) -> dict[str, float]:
     """Train the warm-started model of ``seed`` by one arm at one learning rate.
