@@ -157,7 +157,7 @@ def group_stats(x: Tensor, groups: Tensor | int) -> GroupStats:
     return GroupStats(*per_sample, torch.where(present, deviation, torch.nan))
 
 
-def group_advantage(  # noqa: PLR0913 - two tensors and four keyword-only choices
+def group_advantage(
     rewards: Tensor,
     groups: Tensor | int,
     *,
