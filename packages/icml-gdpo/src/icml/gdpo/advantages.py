@@ -1,7 +1,7 @@
 """The advantages of GDPO and, for comparison, of GRPO: pure functions of rewards and groups.
 
-GRPO adds the rewards of a completion and then normalises the sum in its group. GDPO (Sec. 2 of
-the README) normalises each reward on its own, adds the results and normalises over the batch.
+GRPO adds the rewards of a completion and then normalises the sum in its group. GDPO
+normalises each reward on its own, adds the results and normalises over the batch.
 """
 
 from __future__ import annotations
