@@ -1,5 +1,7 @@
 """Bad input is refused with one sentence that names the argument."""
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -59,15 +61,17 @@ def test_weights_of_wrong_shape_or_value_are_refused(function, weights):
 
 @pytest.mark.parametrize("name", ["batch_norm", "singleton", "single_reward"])
 def test_unknown_choice_is_refused_with_the_known_ones(name):
+    options: dict[str, Any] = {name: "best"}
     with pytest.raises(ValueError, match=rf"{name} must be one of \w+, .*got 'best'"):
-        gdpo_advantages(REWARDS, 3, **{name: "best"})
+        gdpo_advantages(REWARDS, 3, **options)
 
 
 @pytest.mark.parametrize("name", ["eps", "whiten_eps"])
 @pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf")])
 def test_epsilon_must_be_finite_and_not_negative(name, value):
+    options: dict[str, Any] = {name: value}
     with pytest.raises(ValueError, match=rf"{name} must be a finite number >= 0"):
-        gdpo_advantages(REWARDS, 3, **{name: value})
+        gdpo_advantages(REWARDS, 3, **options)
 
 
 def test_token_counts_and_token_norm_need_each_other():

@@ -5,6 +5,7 @@ import functools
 import inspect
 import math
 import pickle
+from typing import Any
 
 import pytest
 
@@ -189,10 +190,11 @@ def test_conditioned_reward_survives_pickling():
 
 
 def test_arguments_that_make_no_sense_are_refused():
+    text: Any = "brief"
     with pytest.raises(TypeError, match="reward_fn must be a reward function, got str"):
-        ConditionedReward("brief", on=correct, at_least=1.0)
+        ConditionedReward(text, on=correct, at_least=1.0)
     with pytest.raises(TypeError, match="on must be a reward function"):
-        ConditionedReward(brief, on=None, at_least=1.0)
+        ConditionedReward(brief, on=text, at_least=1.0)
     with pytest.raises(ValueError, match="at_least must be a finite number, got nan"):
         ConditionedReward(brief, on=correct, at_least=math.nan)
     with pytest.raises(ValueError, match="otherwise must be a finite number, got inf"):
