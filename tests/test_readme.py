@@ -1,4 +1,7 @@
-from tools import readme
+import subprocess
+import sys
+
+from tools import readme, workspace
 
 
 def claim(**changes: object) -> dict:
@@ -35,3 +38,13 @@ def test_python_blocks_are_found_and_others_left_out(tmp_path) -> None:
     file = tmp_path / "README.md"
     file.write_text("```bash\nls\n```\n\n```python\nx = 1\ny = 2\n```\n```python\nz = 3\n```\n")
     assert readme.python_blocks(file) == ["x = 1\ny = 2\n", "z = 3\n"]
+
+
+def test_a_figure_typed_by_hand_between_the_markers_turns_the_check_red(tmp_path) -> None:
+    workspace.copy_tree(tmp_path)
+    check = [sys.executable, "-m", "nox", "-f", str(tmp_path / "noxfile.py"), "-s", "readmes"]
+    assert subprocess.run(check, capture_output=True).returncode == 0
+    file = tmp_path / "README.md"
+    text = file.read_text(encoding="utf-8").replace("not measured yet |", "9 of 9 claims hold |")
+    file.write_text(text.replace(" claims hold, in ", " claims hold, nearly in "))
+    assert subprocess.run(check, capture_output=True).returncode == 1

@@ -1,7 +1,7 @@
 """What READMEs take from elsewhere: tables out of shipped results, and examples that are run.
 
-The READMEs call the functions named ``print_…`` between cog markers; ``nox -s readmes`` fails
-when the text between the markers isn't what they print now.
+The READMEs call `claims` and `packages` between cog markers; ``nox -s readmes`` fails when the
+text after such a call isn't what the call gives now.
 """
 
 from __future__ import annotations
@@ -55,13 +55,12 @@ def claims_table(summary: dict[str, Any]) -> list[str]:
     return [*lines, "", f"`{summary['command']}`: {seconds:.0f} s, {memory:.0f} MB at most."]
 
 
-def print_claims(distribution: str) -> None:
-    """Print the table of the claims of the run that a distribution ships."""
+def claims(distribution: str) -> str:
+    """Return the table of the claims of the run that a distribution ships."""
     summary = shipped_summary(members()[distribution])
     if summary is None:
-        print(f"No measured run is shipped yet: `nox -s results -- {distribution}` adds one.")
-    else:
-        print("\n".join(claims_table(summary)))
+        return f"No measured run is shipped yet: `nox -s results -- {distribution}` adds one."
+    return "\n".join(claims_table(summary))
 
 
 def _outcome(folder: Path) -> str:
@@ -73,11 +72,12 @@ def _outcome(folder: Path) -> str:
     return f"{held} of {len(summary['claims'])} claims hold, in {minutes:.1f} min"
 
 
-def print_packages() -> None:
-    """Print the table of all paper packages with the outcome of the run that each ships."""
-    print(_row("package", "what it does", "its experiment on a CPU"))
-    print(_row("---", "---", "---"))
+def packages() -> str:
+    """Return the table of all paper packages with the outcome of the run that each ships."""
+    lines = [_row("package", "what it does", "its experiment on a CPU"), _row("---", "---", "---")]
     for name, folder in members().items():
         if name not in {"icml-core", TEMPLATE}:
             link = f"[{name}]({folder.relative_to(ROOT)}/README.md)"
-            print(_row(link, project_file(folder)["project"]["description"], _outcome(folder)))
+            about = project_file(folder)["project"]["description"]
+            lines.append(_row(link, about, _outcome(folder)))
+    return "\n".join(lines)
