@@ -27,21 +27,20 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from icml.core import progress
-from icml.core.errors import UserError
+from icml.core.errors import MissingExtra, UserError
 from icml.core.findings import Findings, file_name
 from icml.core.folder import claim_folder, config_json, settle_config, write_config
 from icml.core.journal import (
     Journal,
-    JSONValue,
     replace_folder,
     to_json,
     whole_folder,
     write_atomic,
 )
 from icml.core.provenance import Provenance, code_file, cores, provenance
-from icml.core.sittings import Sitting, code_changes, timing
+from icml.core.sittings import Sitting, changes_between, timing
 from icml.core.summary import Claim, Figure, Summary, Table, read_summary
-from icml.core.workers import CellError, make_row, run_jobs, sentence
+from icml.core.workers import CellError, cell_error, make_row, run_jobs, sentence
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -67,7 +66,7 @@ class Run(Findings):
     finished: bool
     """Whether summary.json is there: then :meth:`finish` returns it and nothing is computed."""
 
-    def __init__(  # noqa: PLR0913 - private to `open`
+    def __init__(
         self,
         path: Path,
         config: Any,
@@ -93,10 +92,10 @@ class Run(Findings):
         self._sitting: Sitting | None = None
         if not self.finished:
             self._sitting = Sitting.begin(self._sittings, self._made_with)
-        self._tell_changed_code()
+        self._tell_changes()
 
     @classmethod
-    def open(  # noqa: PLR0913 - the rest are keyword-only
+    def open(
         cls,
         paper: str,
         config: Any,
@@ -109,8 +108,9 @@ class Run(Findings):
     ) -> Run:
         """Start a run, or go on with the one that is in the folder.
 
-        A run whose code changed between sittings goes on: finished cells are kept, the change is
-        said on stderr and noted in the summary.
+        A run whose code or processor changed between sittings goes on, since most such changes
+        leave the results alone: finished cells are kept, and the change is told on stderr and
+        noted in the summary.
 
         Args:
             paper: Short name of the paper.
@@ -146,16 +146,12 @@ class Run(Findings):
             lock.release()
             raise
 
-    def _tell_changed_code(self) -> None:
-        changes = code_changes(self._sittings, self._made_with)
-        if not changes:
-            return
-        print(
-            f"{self.dir} was computed with other code ({'; '.join(changes)}); "
-            "--fresh computes it anew",
-            file=sys.stderr,
-        )
-        self.note(f"The code changed between the sittings of this run: {'; '.join(changes)}.")
+    def _tell_changes(self) -> None:
+        changes = "; ".join(changes_between(self._sittings, self._made_with))
+        if changes:
+            told = f"{self.dir} has results from before a change ({changes})"
+            print(f"{told}; --fresh computes all anew", file=sys.stderr)
+            self.note(f"Some results are from before a change between sittings: {changes}.")
 
     def __enter__(self) -> Run:
         """Return the run itself."""
@@ -180,7 +176,7 @@ class Run(Findings):
         finally:
             self._lock.release()
 
-    def cell(self, key: str, compute: Callable[[], JSONValue]) -> JSONValue:
+    def cell(self, key: str, compute: Callable[[], Any]) -> Any:
         """Return what ``compute()`` gives, computed once in the life of the run, in this process.
 
         Args:
@@ -202,7 +198,8 @@ class Run(Findings):
                 value = to_json(compute(), "its result")
                 rows = self._rows
             except Exception as error:
-                raise CellError(f"cell {key!r}: {sentence(error)}") from error
+                mendable = isinstance(error, UserError | MissingExtra)
+                raise cell_error(key, sentence(error), mendable=mendable) from error
             finally:
                 self._rows = None
             self._commit(key, value, rows)
@@ -215,7 +212,7 @@ class Run(Findings):
         *,
         workers: int = 2,
         desc: str = "cells",
-    ) -> dict[str, JSONValue]:
+    ) -> dict[str, Any]:
         """Return what ``fn(*args, log=log)`` gives for each job, computed in spawned processes.
 
         Each process has one thread for torch, numpy and scipy, one worker is a spawned process
@@ -254,7 +251,7 @@ class Run(Findings):
             raise ValueError(f"cell {key!r} is asked for twice")
         self._asked[key] = None
 
-    def _commit(self, key: str, value: JSONValue, rows: list[dict[str, Any]]) -> None:
+    def _commit(self, key: str, value: Any, rows: list[dict[str, Any]]) -> None:
         if self._sitting is None:
             raise UserError(f"{self.dir} is finished without the cell {key!r}; --fresh starts anew")
         cell = {"key": key, "value": value, "rows": rows, **self._sitting.mark()}

@@ -18,8 +18,6 @@ from typing import Any, BinaryIO, NamedTuple
 
 from icml.core.errors import UserError
 
-JSONValue = None | bool | int | float | str | list[Any] | dict[str, Any]
-
 
 def cannot_write(path: Path, error: OSError) -> UserError:
     """Return the one sentence for a write that the system refused (a full disk, say)."""
@@ -29,7 +27,7 @@ def cannot_write(path: Path, error: OSError) -> UserError:
     )
 
 
-def to_json(value: object, where: str = "value") -> JSONValue:
+def to_json(value: object, where: str = "value") -> Any:
     """Return ``value`` as JSON gives it back: tuples as lists, numpy scalars as Python ones.
 
     Args:
@@ -46,9 +44,7 @@ def to_json(value: object, where: str = "value") -> JSONValue:
     numpy = sys.modules.get("numpy")
     if numpy is not None and isinstance(value, numpy.generic):
         value = value.item()
-    if value is None or (
-        isinstance(value, bool | int | float | str) and type(value) in (bool, int, float, str)
-    ):
+    if value is None or type(value) in (bool, int, float, str):
         return value
     if isinstance(value, list | tuple):
         return [to_json(item, f"{where}[{index}]") for index, item in enumerate(value)]
@@ -185,7 +181,8 @@ def write_atomic(path: Path | str, content: bytes | str) -> None:
     except OSError as error:
         raise cannot_write(path, error) from error
     finally:
-        draft.unlink(missing_ok=True)
+        with suppress(OSError):
+            draft.unlink()
 
 
 @contextmanager

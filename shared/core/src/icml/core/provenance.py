@@ -70,8 +70,8 @@ def _processor() -> str:
 def git_state(code: Path | None) -> str | None:
     """Return the commit of the repository that tracks the file ``code``.
 
-    Changes that are not committed add ``+`` and eight digits of a hash over them. None where git
-    is missing or does not track the file, as for an installed wheel: its version says it all.
+    Uncommitted changes of tracked files add ``+`` and eight digits of a hash over them. None where
+    git is missing or does not track the file, as for an installed wheel: its version says it all.
     """
     if code is None or not code.is_file():
         return None
@@ -102,9 +102,14 @@ def code_file(config: object) -> Path | None:
     return Path(file) if file else None
 
 
-def changed_code(before: Provenance, after: Provenance) -> list[str]:
-    """Name each version and commit that differs, as ``name old -> new``."""
-    old = {**before["versions"], "git": before["git"]}
-    new = {**after["versions"], "git": after["git"]}
+def changes(before: Provenance, after: Provenance) -> list[str]:
+    """Name what differs and can change a result, as ``name old -> new``.
+
+    That is each version, the commit, and the processor.
+    """
+    old, new = (
+        {**made["versions"], "commit": made["git"], "processor": str(made["hardware"]["cpu"])}
+        for made in (before, after)
+    )
     names = [name for name in sorted(old | new) if old.get(name) != new.get(name)]
     return [f"{name} {old.get(name) or 'none'} -> {new.get(name) or 'none'}" for name in names]

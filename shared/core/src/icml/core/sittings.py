@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, TypedDict
 
 from icml.core.journal import Journal
-from icml.core.provenance import Provenance, changed_code
+from icml.core.provenance import Provenance, changes
 from icml.core.summary import Timing
 
 SAMPLE_SECONDS = 0.5
@@ -82,11 +82,11 @@ def timing(journal: Journal, marks: Iterable[dict[str, Any]]) -> Timing:
     )
 
 
-def code_changes(journal: Journal, current: Provenance) -> list[str]:
-    """Say which code changed between sittings and since; empty where all used the same."""
+def changes_between(journal: Journal, current: Provenance) -> list[str]:
+    """Say what changed between sittings and since; empty where all used the same code."""
     made_with = [record["made_with"] for record in journal.read() if "made_with" in record]
     made_with.append(current)
-    return [line for old, new in pairwise(made_with) for line in changed_code(old, new)]
+    return [line for old, new in pairwise(made_with) for line in changes(old, new)]
 
 
 class MemoryPeak:
