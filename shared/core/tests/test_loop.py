@@ -175,13 +175,13 @@ def test_equal_seeds_give_equal_runs_and_other_seeds_do_not():
 
 
 def test_one_advantage_a_row_equals_the_same_advantage_on_every_token():
-    a_token = lambda batch: centred(batch)[:, None].expand(batch.mask.shape)
+    a_token = lambda batch: centred(batch)[:, None].expand(batch.mask.shape)  # noqa: E731
     assert same_weights(trained(), trained(advantage_fn=a_token))
 
 
 def test_equal_rewards_leave_every_weight_as_it_was():
     model = tiny()
-    nothing = lambda tasks, _: torch.ones(len(tasks), 2)
+    nothing = lambda tasks, _: torch.ones(len(tasks), 2)  # noqa: E731
     train(model, sample_prompts, nothing, centred, SMALL, seed=0)
     assert same_weights(model, tiny())
 
@@ -280,7 +280,7 @@ def test_a_finished_run_is_told_again_without_training(tmp_path):
 
 
 def test_an_interrupt_is_saved_at_the_end_of_its_iteration(tmp_path):
-    press = lambda: signal.raise_signal(signal.SIGINT)
+    press = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, dying_after(4, press))
     assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000005"]
@@ -356,7 +356,7 @@ def test_a_reward_function_that_errs_is_told_what_it_must_return(shape):
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run():
-    huge = lambda batch: torch.full(batch.groups.shape, 3e38)
+    huge = lambda batch: torch.full(batch.groups.shape, 3e38)  # noqa: E731
     with pytest.raises(UserError, match=r"the gradient's norm is (inf|nan): lower learning_rate"):
         trained(replace(SMALL, loss="reinforce"), huge)
 
