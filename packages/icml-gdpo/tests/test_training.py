@@ -5,6 +5,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from icml.core.errors import UserError
 from icml.core.models.tiny import TinyGPT
 from icml.core.rl.batch import Batch
 from icml.gdpo.advantages import gdpo_advantages
@@ -88,6 +89,11 @@ def test_auc_is_the_mean_of_the_evaluations(folder):
     for name in ("format", "correctness"):
         assert result[f"{name} AUC"] == pytest.approx(sum(row[name] for _, row in rows) / 3)
         assert result[f"last {name}"] == rows[-1][1][name]
+
+
+def test_a_warm_start_that_is_gone_is_named(folder):
+    with pytest.raises(UserError, match="the warm start of seed 7 is gone from"):
+        run(folder, seed=7)
 
 
 def test_equal_seeds_give_equal_runs(folder):

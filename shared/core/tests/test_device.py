@@ -31,11 +31,11 @@ def test_a_device_that_is_not_there_is_refused_by_name(device):
 
 
 def draws():
-    return random.random(), float(np.random.random()), torch.rand(3).tolist()
+    return random.random(), float(np.random.random()), torch.rand(3).tolist()  # noqa: NPY002
 
 
 def states():
-    numpy_state = np.random.get_state(legacy=False)
+    numpy_state = np.random.get_state(legacy=False)  # noqa: NPY002
     return random.getstate(), repr(numpy_state), torch.get_rng_state().tolist()
 
 

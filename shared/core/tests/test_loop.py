@@ -1,3 +1,4 @@
+import json
 import math
 import signal
 from dataclasses import dataclass, replace
@@ -175,13 +176,13 @@ def test_equal_seeds_give_equal_runs_and_other_seeds_do_not():
 
 
 def test_one_advantage_a_row_equals_the_same_advantage_on_every_token():
-    a_token = lambda batch: centred(batch)[:, None].expand(batch.mask.shape)
+    a_token = lambda batch: centred(batch)[:, None].expand(batch.mask.shape)  # noqa: E731
     assert same_weights(trained(), trained(advantage_fn=a_token))
 
 
 def test_equal_rewards_leave_every_weight_as_it_was():
     model = tiny()
-    nothing = lambda tasks, _: torch.ones(len(tasks), 2)
+    nothing = lambda tasks, _: torch.ones(len(tasks), 2)  # noqa: E731
     train(model, sample_prompts, nothing, centred, SMALL, seed=0)
     assert same_weights(model, tiny())
 
@@ -256,46 +257,38 @@ def run(folder, rewarded=reward, config=LONG, seed=0):
 def test_a_killed_run_continues_bit_for_bit(tmp_path, calls):
     whole, whole_log = run(None)
     with pytest.raises(Killed):
-        run(tmp_path, dying_after(calls, die))
-    continued, log = run(tmp_path)
+        run(tmp_path / "state", dying_after(calls, die))
+    continued, log = run(tmp_path / "state")
     assert same_weights(continued, whole)
     assert log == whole_log
 
 
-def test_a_kill_while_saving_costs_only_that_save(tmp_path):
-    with pytest.raises(Killed):
-        run(tmp_path, dying_after(7, die))
-    half = tmp_path / ".partial-1"
-    half.mkdir()
-    (half / "model.safetensors").write_bytes(b"half")
-    continued, _ = run(tmp_path)
-    assert same_weights(continued, run(None)[0])
-    assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000011"]
-
-
 def test_a_finished_run_is_told_again_without_training(tmp_path):
-    _, first = run(tmp_path)
-    _, again = run(tmp_path, dying_after(0, die))
+    _, first = run(tmp_path / "state")
+    _, again = run(tmp_path / "state", dying_after(0, die))
     assert again == first
 
 
+def iterations_saved(folder) -> int:
+    return json.loads((folder / "state.json").read_text())["iteration"]
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
 def test_an_interrupt_is_saved_at_the_end_of_its_iteration(tmp_path):
-    press = lambda: signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, dying_after(4, press))
-    assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000005"]
+        run(tmp_path / "state", dying_after(4, press))
+    assert iterations_saved(tmp_path / "state") == 5
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert same_weights(run(tmp_path)[0], run(None)[0])
+    assert same_weights(run(tmp_path / "state")[0], run(None)[0])
 
 
 def test_a_second_interrupt_is_not_held_back(tmp_path):
-    def press_twice() -> None:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, dying_after(4, press_twice))
-    assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000003"]
+        run(tmp_path / "state", dying_after(4, lambda: (press(), press())))
+    assert iterations_saved(tmp_path / "state") == 3
 
 
 @pytest.mark.parametrize(
@@ -306,17 +299,24 @@ def test_a_second_interrupt_is_not_held_back(tmp_path):
     ],
 )
 def test_a_folder_of_another_run_is_refused(tmp_path, changed, message):
-    run(tmp_path)
+    run(tmp_path / "state")
     with pytest.raises(UserError, match=message):
-        run(tmp_path, **changed)
+        run(tmp_path / "state", **changed)
 
 
 @pytest.mark.parametrize("damaged", ["model.safetensors", "optimizer.pt", "state.json"])
 def test_a_damaged_checkpoint_is_refused_with_its_name(tmp_path, damaged):
-    run(tmp_path)
-    (tmp_path / "iteration-00000011" / damaged).write_bytes(b"{")
-    with pytest.raises(UserError, match="iteration-00000011 can't be read"):
+    run(tmp_path / "state")
+    (tmp_path / "state" / damaged).write_bytes(b"{")
+    with pytest.raises(UserError, match="state holds no checkpoint that can be read"):
+        run(tmp_path / "state")
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="holds no checkpoint that can be read"):
         run(tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
 def one_nan(batch: Batch) -> Tensor:
@@ -356,7 +356,7 @@ def test_a_reward_function_that_errs_is_told_what_it_must_return(shape):
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run():
-    huge = lambda batch: torch.full(batch.groups.shape, 3e38)
+    huge = lambda batch: torch.full(batch.groups.shape, 3e38)  # noqa: E731
     with pytest.raises(UserError, match=r"the gradient's norm is (inf|nan): lower learning_rate"):
         trained(replace(SMALL, loss="reinforce"), huge)
 

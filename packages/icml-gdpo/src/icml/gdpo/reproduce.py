@@ -70,7 +70,7 @@ def run_experiment(config: Config, run: Run) -> None:
     if config != SIZES["default"]:
         run.note(
             f"This is a small run ({len(config.report_seeds)} seeds, {config.iterations} "
-            "iterations): its intervals are wide, and what it does not support the default size may."
+            "iterations): its intervals are wide, and the default size may come out otherwise."
         )
 
 

@@ -13,7 +13,8 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
-from icml.core.journal import replace_folder
+from icml.core.errors import UserError
+from icml.core.journal import replace_folder, whole_folder
 from icml.core.models.tiny import TinyGPT
 from icml.core.rl.batch import AdvantageFn, Batch
 from icml.core.rl.loop import LoopConfig, train
@@ -76,9 +77,15 @@ def train_arm(
         Means over the evaluations of format ("format AUC") and correctness ("correctness AUC"),
         their last values, and format's share of the summed absolute advantages in this run's own
         training batches, under GRPO and under GDPO, averaged over the iterations.
+
+    Raises:
+        UserError: If the warm start's model is not in ``folder`` any more.
     """
     model = _new_model(config, seed)
-    load_model(model, str(_model_folder(folder, seed) / "model.safetensors"))
+    start = whole_folder(_model_folder(folder, seed))
+    if start is None:
+        raise UserError(f"the warm start of seed {seed} is gone from {folder}: start with --fresh")
+    load_model(model, str(start / "model.safetensors"))
     shares: list[tuple[float, float]] = []
 
     def advantages(batch: Batch) -> Tensor:

@@ -78,7 +78,7 @@ def deterministic(seed: int) -> Generator[None]:
     """
     if not 0 <= seed < 2**32:
         raise ValueError(f"seed must be in [0, 2**32), got {seed}")
-    states = random.getstate(), np.random.get_state()
+    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one is the point
     mode = torch.get_deterministic_debug_mode()
     benchmark = torch.backends.cudnn.benchmark
     workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
@@ -90,12 +90,12 @@ def deterministic(seed: int) -> Generator[None]:
             # 8 s of CPU time.
             torch.set_deterministic_debug_mode("error")
             random.seed(seed)
-            np.random.seed(seed)
+            np.random.seed(seed)  # noqa: NPY002
             torch.manual_seed(seed)
             yield
         finally:
             random.setstate(states[0])
-            np.random.set_state(states[1])
+            np.random.set_state(states[1])  # noqa: NPY002
             torch.set_deterministic_debug_mode(mode)
             torch.backends.cudnn.benchmark = benchmark
             del os.environ["CUBLAS_WORKSPACE_CONFIG"]

@@ -174,7 +174,9 @@ def sequence(
     if ids.shape[1] < 2:
         return torch.zeros(ids.shape, device=ids.device)
     if _has_plain_head(model):
-        found = _from_hidden(model, ids[:, :-1], targets, shifted, temperature, chunk)
+        found = _from_hidden(
+            model, ids[:, :-1], targets, shifted, temperature=temperature, chunk=chunk
+        )
     else:
         logits = model(ids[:, :-1]).logits
         found = _selected(logits, targets, temperature, chunk)[shifted]
@@ -196,6 +198,7 @@ def _from_hidden(
     ids: Tensor,
     targets: Tensor,
     marked: Tensor,
+    *,
     temperature: float,
     chunk: int | None,
 ) -> Tensor:

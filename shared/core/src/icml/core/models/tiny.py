@@ -69,6 +69,7 @@ class TinyGPT(nn.Module):
     def __init__(
         self,
         vocab: int,
+        *,
         d: int = 48,
         layers: int = 2,
         heads: int = 4,
@@ -216,7 +217,7 @@ def word_tokenizer(words: Sequence[str]) -> Any:
 
 
 def causal_lm(
-    vocab: int, d: int = 64, layers: int = 2, heads: int = 4, ctx: int = 256, seed: int = 0
+    vocab: int, *, d: int = 64, layers: int = 2, heads: int = 4, ctx: int = 256, seed: int = 0
 ) -> nn.Module:
     """Build a random Llama with tied embeddings in float32 (86 k parameters at vocab 65).
 

@@ -24,7 +24,7 @@ class Task(Protocol):
         ...
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Batch:
     """One iteration's completions: ``n`` = prompts x group_size rows, groups contiguous."""
 
