@@ -90,7 +90,7 @@ def test_parameters_number_what_the_shapes_say():
     # Attention 3 d^2 + 3 d and d^2 + d, feed-forward 2 (2 d^2) + 2 d + d, two norms of 2 d each.
     block = 8 * d**2 + 11 * d
     expected = 2 * vocab * d + ctx * d + layers * block + 2 * d
-    model = TinyGPT(vocab, d, layers, ctx=ctx)
+    model = TinyGPT(vocab, d=d, layers=layers, ctx=ctx)
     assert sum(p.numel() for p in model.parameters()) == expected
 
 
