@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+
+from icml.core.errors import UserError
 
 SCHEMA_VERSION = 1
 
@@ -67,7 +70,8 @@ class Timing(_Record):
     wall_seconds: float
     """Time spent running, summed over the sittings of a run that was interrupted."""
     peak_memory_mb: float
-    """Largest resident size of the process tree that was seen, in MB (10^6 bytes)."""
+    """Largest memory of the process tree that was seen, in MB (10^6 bytes): proportional set sizes
+    on Linux, which count a page that n processes share as 1/n in each; resident sizes elsewhere."""
 
 
 class Summary(_Record):
@@ -87,3 +91,20 @@ class Summary(_Record):
     figures: list[Figure]
     notes: list[str]
     timing: Timing
+
+
+def read_summary(folder: Path) -> Summary:
+    """Read the ``summary.json`` of the finished run in ``folder``.
+
+    Raises:
+        UserError: If there is none, or it is not one that this version writes.
+    """
+    path = folder / "summary.json"
+    try:
+        return Summary.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no finished run: there is no summary.json") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path} is not a run's summary: {where}: {first['msg']}") from error
