@@ -3,6 +3,124 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any
 
-app: Mapping[str, Callable[[Any], int | None]] = {}
+from tyro.conf import Positional, arg
+
+from icml.core.errors import UserError
+from icml.core.reproduce import ReproduceOptions
+
+
+def reproduce(options: ReproduceOptions) -> int:
+    """Run the paper's experiment at CPU scale and write its report."""
+    from icml.gdpo.reproduce import SIZES, TITLE, run_experiment
+
+    from icml.core.reproduce import reproduce as run
+
+    return run("gdpo", title=TITLE, sizes=SIZES, experiment=run_experiment, options=options)
+
+
+_NUMBER = arg(metavar="INT", help_behavior_hint="(default: the paper's sizes)")
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """Which sizes to count."""
+
+    rewards: Annotated[int | None, _NUMBER] = None
+    """Number of binary rewards, 1 or more; give --group-size too."""
+    group_size: Annotated[int | None, _NUMBER] = None
+    """Completions in a group, 1 or more; give --rewards too."""
+
+    def __post_init__(self) -> None:
+        """Refuse half a size."""
+        if (self.rewards is None) != (self.group_size is None):
+            raise ValueError("--rewards and --group-size belong together: give both or none")
+
+
+def table(options: TableOptions) -> None:
+    """Count the distinct advantages of all groups of binary rewards, exactly."""
+    from icml.gdpo.enumeration import PAPER_GRID, distinct_table
+
+    sizes = PAPER_GRID
+    if options.rewards is not None and options.group_size is not None:
+        sizes = ((options.rewards, options.group_size),)
+    try:
+        counts = distinct_table(sizes)
+    except ValueError as error:
+        raise UserError(str(error)) from error
+    print(f"{'rewards':>8}  {'group size':>10}  {'groups':>8}  {'GRPO':>8}  {'GDPO':>8}")
+    for row in counts:
+        print(
+            f"{row.rewards:>8}  {row.group_size:>10}  {row.groups:>8}  {row.grpo:>8}  {row.gdpo:>8}"
+        )
+
+
+@dataclass(frozen=True)
+class AuditOptions:
+    """What to read and where to write."""
+
+    logs: Annotated[
+        Positional[tuple[Path, ...]],
+        arg(metavar="LOG [LOG ...]", help_behavior_hint="(required)"),
+    ]
+    """Parquet, JSON Lines or CSV files as TRL logs completions, or folders of such files."""
+    rewards: Annotated[str, arg(metavar="NAME,NAME")]
+    """Columns that hold the rewards, separated by commas."""
+    group_size: int
+    """Completions a prompt: TRL's num_generations."""
+    weights: Annotated[
+        str, arg(metavar="NUMBER,NUMBER", help_behavior_hint="(default: 1 each)")
+    ] = ""
+    """One weight for each reward, 0 or more, separated by commas."""
+    out: Path = Path("runs/gdpo/audit")
+    """Folder for the picture and the CSV files; made if missing, files in it replaced."""
+
+    def __post_init__(self) -> None:
+        """Refuse an empty list of logs or names."""
+        if not self.logs:
+            raise ValueError("give at least one log file or folder")
+        if not all(self.reward_names):
+            raise ValueError(f"--rewards needs names separated by commas, got {self.rewards!r}")
+
+    @property
+    def reward_names(self) -> list[str]:
+        """The columns' names."""
+        return [name.strip() for name in self.rewards.split(",")]
+
+    @property
+    def weight_values(self) -> list[float] | None:
+        """The weights, None where none are given."""
+        if not self.weights:
+            return None
+        try:
+            return [float(weight) for weight in self.weights.split(",")]
+        except ValueError:
+            raise UserError(
+                f"--weights needs numbers separated by commas, got {self.weights!r}"
+            ) from None
+
+
+def audit(options: AuditOptions) -> None:
+    """Say what GRPO and GDPO make of the rewards of a logged run."""
+    weights = options.weight_values
+    from icml.gdpo.logs import read_log
+
+    log = read_log(options.logs, options.reward_names, group_size=options.group_size)
+    from icml.gdpo.audit import audit as run
+    from icml.gdpo.audit import write_audit
+
+    result = run(log, options.reward_names, group_size=options.group_size, weights=weights)
+    print(result)
+    print()
+    for path in write_audit(result, options.out):
+        print(path)
+
+
+app: Mapping[str, Callable[[Any], int | None]] = {
+    "reproduce": reproduce,
+    "table": table,
+    "audit": audit,
+}

@@ -1,0 +1,114 @@
+"""Check what the public functions are given, once, at the border."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from icml.core.rl.functional import group_ids_from_size
+
+
+def prepare(
+    rewards: Tensor, groups: Tensor | int, weights: Sequence[float] | Tensor | None
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return rewards in the dtype of the computation, group ids and weights."""
+    if not isinstance(rewards, Tensor):
+        raise TypeError(f"rewards must be a torch.Tensor, got {type(rewards).__name__}")
+    if rewards.ndim != 2 or 0 in rewards.shape:
+        raise ValueError(
+            "rewards must be 2-D (completions, rewards) and not empty, "
+            f"got shape {tuple(rewards.shape)}"
+        )
+    if rewards.is_complex():
+        raise TypeError(f"rewards must be real, got {rewards.dtype}")
+    dtype = torch.float64 if rewards.dtype == torch.float64 else torch.float32
+    rewards = rewards.detach().to(dtype)
+    if rewards.isinf().any():
+        row, column = rewards.isinf().nonzero()[0].tolist()
+        raise ValueError(
+            f"rewards must be finite in {dtype} or NaN (missing), got "
+            f"{rewards[row, column].item()} at [{row}, {column}]"
+        )
+    return rewards, _group_ids(groups, rewards), _weights(weights, rewards)
+
+
+def _group_ids(groups: Tensor | int, rewards: Tensor) -> Tensor:
+    """Return one integer id for each row."""
+    rows = rewards.shape[0]
+    if isinstance(groups, int) and not isinstance(groups, bool):
+        if groups < 1 or rows % groups:
+            raise ValueError(
+                f"groups={groups} must be a positive group size that divides the "
+                f"{rows} rows of rewards"
+            )
+        return group_ids_from_size(rows, groups).to(rewards.device)
+    if not isinstance(groups, Tensor) or groups.dtype == torch.bool or groups.is_floating_point():
+        got = groups.dtype if isinstance(groups, Tensor) else type(groups).__name__
+        raise TypeError(f"groups must be an int or a tensor of integer ids, got {got}")
+    if groups.shape != (rows,):
+        raise ValueError(
+            f"groups must have one id for each of the {rows} rows of rewards, "
+            f"got shape {tuple(groups.shape)}"
+        )
+    return groups.to(rewards.device)
+
+
+def _weights(weights: Sequence[float] | Tensor | None, rewards: Tensor) -> Tensor:
+    """Return one weight for each reward."""
+    count = rewards.shape[1]
+    if weights is None:
+        return rewards.new_ones(count)
+    weight = torch.as_tensor(weights, dtype=rewards.dtype, device=rewards.device).detach()
+    if weight.shape != (count,):
+        raise ValueError(
+            f"weights must have one number for each of the {count} rewards, "
+            f"got shape {tuple(weight.shape)}"
+        )
+    if not bool((weight.isfinite() & (weight >= 0)).all()) or not bool(weight.any()):
+        raise ValueError(f"weights must be finite, >= 0 and not all 0, got {weight.tolist()}")
+    return weight
+
+
+def check_token_counts(
+    token_counts: Tensor | None, batch_norm: str, rewards: Tensor
+) -> Tensor | None:
+    """Return the counts in the dtype of ``rewards``, or None where none are needed."""
+    if (token_counts is not None) != (batch_norm == "token"):
+        state = "missing" if token_counts is None else "given"
+        raise ValueError(
+            "token_counts must be given with batch_norm='token' and only then, "
+            f"but it is {state} with batch_norm={batch_norm!r}"
+        )
+    if token_counts is None:
+        return None
+    counts = torch.as_tensor(token_counts).detach().to(rewards)
+    if counts.shape != rewards.shape[:1]:
+        raise ValueError(
+            f"token_counts must have one number for each of the {rewards.shape[0]} rows of "
+            f"rewards, got shape {tuple(counts.shape)}"
+        )
+    if not bool((counts.isfinite() & (counts >= 0)).all()):
+        bad = counts[~(counts.isfinite() & (counts >= 0))][0].item()
+        raise ValueError(f"token_counts must be finite and >= 0, got {bad}")
+    return counts
+
+
+def check_choice(name: str, value: str, choices: object) -> None:
+    """Refuse a value that the ``Literal`` does not list."""
+    if value not in get_args(choices):
+        raise ValueError(f"{name} must be one of {', '.join(get_args(choices))}, got {value!r}")
+
+
+def check_eps(name: str, value: float) -> None:
+    """Refuse a negative, infinite or NaN epsilon."""
+    if not 0.0 <= value < float("inf"):
+        raise ValueError(f"{name} must be a finite number >= 0, got {value}")
+
+
+def check_overflow(advantages: Tensor) -> None:
+    """Refuse rewards whose squares leave the range of the dtype."""
+    if not bool(advantages.isfinite().all()):
+        raise ValueError(f"rewards are too large for {advantages.dtype}; scale them down")

@@ -1,0 +1,194 @@
+"""``icml <paper> reproduce``: one driver for the experiments of all papers."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from icml.core.errors import UserError
+
+if TYPE_CHECKING:
+    from icml.core.experiment import Run
+
+    from icml.core.summary import Claim, Summary
+
+INTERRUPTED = 130  # 128 + SIGINT, what a shell reports after Ctrl-C
+
+
+@dataclass(frozen=True)
+class ReproduceOptions:
+    """How to run a paper's experiment."""
+
+    quick: bool = False
+    """Run the small size: done within two minutes, with wider intervals."""
+    slow: bool = False
+    """Run the big size, where the paper has one."""
+    out: Path | None = None
+    """Folder of the run; None is runs/<paper>/<size>. The same folder continues the run."""
+    fresh: bool = False
+    """Start again; what is in the folder is moved aside, not deleted."""
+    strict: bool = False
+    """Exit with 1 if a required claim fails."""
+
+    def __post_init__(self) -> None:
+        """Refuse two sizes at once."""
+        if self.quick and self.slow:
+            raise ValueError("--quick and --slow exclude each other: give one of them")
+
+    @property
+    def size(self) -> str:
+        """The size asked for: "quick", "default" or "slow"."""
+        return "quick" if self.quick else "slow" if self.slow else "default"
+
+
+def reproduce(
+    paper: str,
+    *,
+    title: str,
+    sizes: Mapping[str, Any],
+    experiment: Callable[[Any, Run], None],
+    options: ReproduceOptions,
+) -> int:
+    """Run or continue a paper's experiment, render its report, and say what came out.
+
+    A finished run is not computed again: its claims and its report's path are printed anew.
+
+    Args:
+        paper: The paper's command, such as ``gdpo``.
+        title: Title of the report.
+        sizes: The experiment's config (a frozen dataclass) by size: "quick", "default" and,
+            where there is one, "slow".
+        experiment: Computes the tables, figures and claims of the run that it is given.
+        options: What the user asked for.
+
+    Returns:
+        0 if the run finished, 1 if under ``strict`` a required claim failed, 130 if it was
+        interrupted; then the command that continues it is printed.
+
+    Raises:
+        UserError: If the paper has no run of that size, or the run's folder holds a run with
+            another config or is in use.
+    """
+    if options.size not in sizes:
+        raise UserError(f"{paper} has no --{options.size} run; its sizes: {', '.join(sizes)}")
+    command = continuing_command(paper, options)
+    try:
+        folder = _complete(paper, title, sizes[options.size], experiment, options)
+        summary = read_summary(folder)
+        print("\n".join(["", *conclusion(summary), "", f"report: {_report(folder)}"]))
+    except KeyboardInterrupt:
+        sys.stdout.flush()
+        kept = "Interrupted; what was finished is kept. Continue with"
+        print(f"\n{kept}\n  {command}", file=sys.stderr)
+        return INTERRUPTED
+    return 1 if options.strict and failed(summary) else 0
+
+
+def continuing_command(paper: str, options: ReproduceOptions) -> str:
+    """Return the command line that continues the run which ``options`` started.
+
+    Example:
+        >>> continuing_command("gdpo", ReproduceOptions(quick=True, fresh=True, out=Path("a b")))
+        "icml gdpo reproduce --quick --out 'a b'"
+    """
+    return shlex.join(["icml", *arguments(paper, options)])
+
+
+def arguments(paper: str, options: ReproduceOptions) -> list[str]:
+    """Return the arguments of ``icml`` that continue the run which ``options`` started."""
+    flags = [f"--{name}" for name in ("quick", "slow", "strict") if getattr(options, name)]
+    out = ["--out", str(options.out)] if options.out is not None else []
+    return [paper, "reproduce", *flags, *out]  # not --fresh, which would start again
+
+
+def conclusion(summary: Summary) -> list[str]:
+    """Return the lines that say how the claims came out, required ones first.
+
+    Each line has the verdict in words, the statement, and the measured value with its
+    interval. A failed required claim is repeated at the end in plain words.
+    """
+    claims = sorted(summary.claims, key=lambda claim: claim.kind != "required")
+    lines = [line for claim in claims for line in _claim_lines(claim)]
+    wrong = failed(summary)
+    if wrong:
+        count = sum(claim.kind == "required" for claim in claims)
+        names = ", ".join(claim.id for claim in wrong)
+        lines += ["", f"{len(wrong)} of {count} required claims FAILED: {names}"]
+    return lines or ["This run makes no claim."]
+
+
+def failed(summary: Summary) -> list[Claim]:
+    """Return the required claims that do not hold."""
+    return [claim for claim in summary.claims if claim.kind == "required" and not claim.holds]
+
+
+def read_summary(folder: Path) -> Summary:
+    """Read the ``summary.json`` of a finished run.
+
+    Raises:
+        UserError: If there is none, or it is not one that this version writes.
+    """
+    from pydantic import ValidationError
+
+    from icml.core.summary import Summary
+
+    path = folder / "summary.json"
+    try:
+        return Summary.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise UserError(f"{folder} holds no finished run: there is no summary.json") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the file"
+        raise UserError(f"{path} is not a run's summary: {where}: {first['msg']}") from error
+
+
+def _complete(
+    paper: str,
+    title: str,
+    config: Any,
+    experiment: Callable[[Any, Run], None],
+    options: ReproduceOptions,
+) -> Path:
+    """Bring the run to its end, if it is not there yet, and return its folder."""
+    from icml.core.experiment import Run
+
+    with Run.open(
+        paper,
+        config,
+        size=options.size,
+        title=title,
+        out=options.out,
+        fresh=options.fresh,
+        command=continuing_command(paper, options),
+    ) as run:
+        state = "already finished in" if run.finished else "in"
+        print(f"{paper}, {options.size} size, {state} {run.dir}", flush=True)
+        if not run.finished:
+            experiment(config, run)
+            run.finish()
+        return run.dir
+
+
+def _report(folder: Path) -> Path:
+    """Return the absolute path of the run's report, rendered anew.
+
+    Rendering takes a moment and a report from an older version may look different, so even a
+    finished run gets the report of the version at hand.
+    """
+    from icml.core.report import write_report
+
+    return write_report(folder).resolve()
+
+
+def _claim_lines(claim: Claim) -> Sequence[str]:
+    from shutil import get_terminal_size
+    from textwrap import wrap
+
+    interval = "" if claim.interval is None else " [{:.4g}, {:.4g}]".format(*claim.interval)
+    text = f"{claim.verdict}: {claim.statement} ({claim.value:.4g}{interval})"
+    return wrap(text, get_terminal_size().columns, initial_indent="- ", subsequent_indent="  ")

@@ -1,0 +1,155 @@
+"""Draw completions from a causal model and score them, prompts of any lengths in one batch.
+
+A row is a prompt, its completion without a gap, then padding on the right, which a causal model
+cannot see: no attention mask, no position ids, any model with ``model(ids).logits``. There is no
+key-value cache: below some 40 tokens a forward pass over the whole row costs less than one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from icml.core.models import logprobs
+
+__all__ = ["Rollouts", "pad_right", "sample", "score"]
+
+_PAD = 0  # any valid id does: nothing ever attends to padding
+
+
+class Rollouts(NamedTuple):
+    """Prompts with one sampled completion each; ``n`` rows."""
+
+    prompt_ids: Tensor
+    """``(n, longest prompt)`` int64, padded on the right."""
+    prompt_lengths: Tensor
+    """``(n,)`` int64, in tokens."""
+    completion_ids: Tensor
+    """``(n, longest completion)`` int64; 0 where ``mask`` is False."""
+    mask: Tensor
+    """``(n, longest completion)`` bool: tokens the model drew, the end token among them."""
+    logp: Tensor
+    """``(n, longest completion)`` log-probability, in nats, of each drawn token; 0 elsewhere."""
+    entropy: Tensor
+    """Like ``logp``: entropy, in nats, of the distribution each token was drawn from."""
+
+    def completions(self) -> list[list[int]]:
+        """Return the drawn ids of each row, without padding."""
+        rows = zip(self.completion_ids.tolist(), self.mask.sum(1).tolist(), strict=True)
+        return [ids[:length] for ids, length in rows]
+
+
+def pad_right(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
+    """Stack token sequences into one int64 tensor, padded on the right.
+
+    Returns:
+        Ids ``(sequences, longest)`` and lengths ``(sequences,)``.
+    """
+    lengths = [len(sequence) for sequence in sequences]
+    ids = torch.full((len(lengths), max(lengths, default=0)), _PAD)
+    for row, sequence in zip(ids, sequences, strict=True):
+        row[: len(sequence)] = torch.as_tensor(sequence, dtype=torch.long)
+    return ids, torch.tensor(lengths, dtype=torch.long)
+
+
+@torch.no_grad()
+def sample(  # noqa: PLR0913 (all choices are keyword-only)
+    model: nn.Module,
+    prompts: Sequence[Sequence[int]],
+    *,
+    max_new_tokens: int,
+    eos_id: int,
+    generator: torch.Generator,
+    temperature: float = 1.0,
+) -> Rollouts:
+    """Draw one completion for each prompt.
+
+    Row i's tokens depend on row i's own random numbers alone, and the generator moves by the same
+    amount whatever is drawn: a row's completion does not depend on the rest of its batch (but for
+    rounding), and two models that see the same seed see the same random numbers.
+
+    Args:
+        model: Causal model; ``model(ids).logits`` is ``(batch, tokens, vocabulary)``.
+        prompts: Token ids of each prompt; at least one token each.
+        max_new_tokens: Longest completion, in tokens.
+        eos_id: A row ends when it draws this token, which counts as drawn.
+        generator: Source of all randomness; a CPU generator, whatever the model's device.
+        temperature: Divides the logits; above 0.
+
+    Raises:
+        ValueError: If a prompt is empty, or a number is out of range.
+    """
+    if max_new_tokens < 1 or temperature <= 0:
+        raise ValueError(
+            "max_new_tokens and temperature must be positive, "
+            f"got {max_new_tokens} and {temperature}"
+        )
+    device = next(model.parameters()).device
+    prompt_ids, lengths = (tensor.to(device) for tensor in pad_right(prompts))
+    if not len(prompts) or not lengths.all():
+        raise ValueError("every prompt needs at least one token, and there must be a prompt")
+    uniforms = torch.rand(len(prompts), max_new_tokens, generator=generator).to(device)
+    columns: list[tuple[Tensor, ...]] = []
+    live = torch.ones(len(prompts), dtype=torch.bool, device=device)
+    rows = _join(prompt_ids, lengths, torch.full_like(uniforms, _PAD, dtype=torch.long))
+    for step in range(max_new_tokens):
+        logits = model(rows[:, : prompt_ids.shape[1] + step]).logits
+        nth = (lengths + step - 1)[:, None, None].expand(-1, 1, logits.shape[-1])
+        last = logits.gather(1, nth).float()
+        probabilities = (last[:, 0] / temperature).softmax(-1)
+        token = _inverse_cdf(probabilities, uniforms[:, step]).masked_fill(~live, _PAD)
+        logp = logprobs.selected(last, token[:, None], temperature=temperature)[:, 0]
+        entropy = logprobs.entropy(last, temperature=temperature)[:, 0]
+        columns.append((token, live, logp * live, entropy * live))
+        rows.scatter_(1, (lengths + step)[:, None], token[:, None])
+        live = live & (token != eos_id)
+        if not live.any():
+            break
+    stacked = (torch.stack(column, dim=1) for column in zip(*columns, strict=True))
+    return Rollouts(prompt_ids, lengths, *stacked)
+
+
+def score(
+    model: nn.Module,
+    prompt_ids: Tensor,
+    prompt_lengths: Tensor,
+    completion_ids: Tensor,
+    *,
+    temperature: float = 1.0,
+) -> Tensor:
+    """Log-probability, in nats, of each completion token under ``model``, with gradients.
+
+    Args:
+        model: Causal model; ``model(ids).logits`` is ``(batch, tokens, vocabulary)``.
+        prompt_ids: ``(n, longest prompt)``, padded on the right.
+        prompt_lengths: ``(n,)``, in tokens.
+        completion_ids: ``(n, longest completion)``, padded on the right; the entries returned
+            for padding mean nothing and are for the caller to mask.
+        temperature: Divides the logits, as it did when the completions were drawn.
+
+    Returns:
+        ``(n, longest completion)`` in the dtype of the logits.
+    """
+    rows = _join(prompt_ids, prompt_lengths, completion_ids)
+    logits = model(rows[:, :-1]).logits
+    first, tokens = prompt_lengths[:, None] - 1, completion_ids.shape[1]
+    positions = first + torch.arange(tokens, device=first.device)
+    index = positions[:, :, None].expand(-1, -1, logits.shape[-1])
+    return logprobs.selected(logits.gather(1, index), completion_ids, temperature=temperature)
+
+
+def _join(prompt_ids: Tensor, lengths: Tensor, completion_ids: Tensor) -> Tensor:
+    """Put each completion straight after its prompt; padding moves to the right end."""
+    rows = torch.cat([prompt_ids, torch.full_like(completion_ids, _PAD)], dim=1)
+    tokens = torch.arange(completion_ids.shape[1], device=rows.device)
+    return rows.scatter_(1, lengths[:, None] + tokens, completion_ids)
+
+
+def _inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
+    """First token whose cumulative probability exceeds ``uniforms``: exact draws, row by row."""
+    cumulative = probabilities.cumsum(-1)
+    # Rounding can leave the last entry below 1; scaling by it keeps every draw in range.
+    return (cumulative <= uniforms[:, None] * cumulative[:, -1:]).sum(-1)
