@@ -94,7 +94,7 @@ def masked_mean(x: Tensor, mask: Tensor, dim: Dim = None, keepdim: bool = False)
 
 
 def _centred(x: Tensor, mask: Tensor, dim: Dim) -> Tensor:
-    """Values minus their masked mean; exactly 0 under the mask where all are equal.
+    """Values minus their masked mean, 0 outside the mask; exactly 0 where all are equal.
 
     The mean of n equal float32 numbers may be off by a rounding, so the minimum, a constant to
     autograd, is taken off first.
@@ -103,8 +103,8 @@ def _centred(x: Tensor, mask: Tensor, dim: Dim) -> Tensor:
     if not x.numel() or not dims:
         return torch.zeros_like(x)
     lowest = x.detach().masked_fill(~mask, torch.inf).amin(dims, keepdim=True)
-    above = x - torch.where(lowest == torch.inf, 0.0, lowest)
-    return above - masked_mean(above, mask, dim, keepdim=True)
+    above = torch.where(mask, x - lowest, 0.0)
+    return torch.where(mask, above - masked_mean(above, mask, dim, keepdim=True), 0.0)
 
 
 def masked_var(x: Tensor, mask: Tensor, dim: Dim = None, unbiased: bool = True) -> Tensor:
