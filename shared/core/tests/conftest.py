@@ -31,7 +31,7 @@ class Site:
     def add(self, name: str, source: str, *, summary: str = "", distribution: str = "") -> None:
         """Install a paper whose cli module holds ``source``."""
         distribution = distribution or f"icml-{name}"
-        module = distribution.removeprefix("icml-")
+        module = distribution.removeprefix("icml-").replace("-", "_")
         package = self.folder / "icml" / module
         package.mkdir(parents=True)
         (package / "__init__.py").write_text("")
@@ -83,6 +83,14 @@ def site(tmp_path: Path) -> Site:
 def tiny(site: Site) -> Site:
     """A site with one paper, whose commands do what their names say."""
     site.add("tiny", TINY, summary="Tiny: a paper of one page.")
+    return site
+
+
+@pytest.fixture
+def tally(site: Site, monkeypatch: pytest.MonkeyPatch) -> Site:
+    """A site with one paper, whose experiment counts; child processes see it as well."""
+    site.add("tally", TALLY, summary="Tally: counting, slowly.")
+    monkeypatch.setenv("PYTHONPATH", str(site.folder))
     return site
 
 
@@ -179,4 +187,52 @@ TINY = '''
         "count": count, "fail": fail, "mend": mend, "need": need, "fill": fill, "read": read,
         "lose": lose, "value": value, "shout": shout, "chat": chat, "interrupt": interrupt,
     }
+'''
+
+# `broken` and `crash` in the environment make the required claim fail and the run crash.
+TALLY = '''
+    from __future__ import annotations
+
+    import os
+    import time
+    from dataclasses import dataclass
+    from typing import TYPE_CHECKING
+
+    from icml.core.reproduce import ReproduceOptions, reproduce as drive
+
+    if TYPE_CHECKING:
+        from icml.core.experiment import Run
+
+
+    @dataclass(frozen=True)
+    class Config:
+        cells: int
+        seconds: float = 0.0
+
+
+    SIZES = {"quick": Config(2), "default": Config(3), "slow": Config(30, 0.1)}
+
+
+    def count(config: Config, run: Run) -> None:
+        def one(number: int) -> int:
+            time.sleep(config.seconds)
+            return number
+
+        total = sum(run.cell(f"number={n}", lambda n=n: one(n)) for n in range(config.cells))
+        if "crash" in os.environ:
+            raise RuntimeError("the abacus broke")
+        run.table("total", [{"cells": config.cells, "total": total}], caption="The sum.")
+        expected = config.cells * (config.cells - 1) / 2
+        holds = total == expected and "broken" not in os.environ
+        fast = {"value": 0.5, "interval": (-1, 2), "holds": False, "kind": "reported"}
+        run.claim("fast", "Counting is fast", **fast)
+        run.claim("gauss", "The sum is Gauss's", value=total, interval=None, holds=holds)
+
+
+    def reproduce(options: ReproduceOptions) -> int:
+        """Count and compare with Gauss."""
+        return drive("tally", title="Tally", sizes=SIZES, experiment=count, options=options)
+
+
+    app = {"reproduce": reproduce}
 '''

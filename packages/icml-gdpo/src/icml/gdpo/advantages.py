@@ -81,7 +81,7 @@ def gdpo_advantages(
     single_reward: SingleReward = ...,
     return_parts: Literal[True],
 ) -> GDPOResult: ...
-def gdpo_advantages(  # noqa: PLR0913 -- every choice is keyword-only and changes the result
+def gdpo_advantages(
     rewards: Tensor,
     groups: Tensor | int,
     *,

@@ -15,9 +15,8 @@ from icml.core.reproduce import ReproduceOptions
 
 def reproduce(options: ReproduceOptions) -> int:
     """Run the paper's experiment at CPU scale and write its report."""
-    from icml.gdpo.reproduce import SIZES, TITLE, run_experiment
-
     from icml.core.reproduce import reproduce as run
+    from icml.gdpo.reproduce import SIZES, TITLE, run_experiment
 
     return run("gdpo", title=TITLE, sizes=SIZES, experiment=run_experiment, options=options)
 

@@ -43,8 +43,7 @@ def doctor(options: DoctorOptions) -> int:
 def report(options: ReportOptions) -> int:
     """Render the reports of finished runs again, and an index if there are several."""
     from icml.core.report import write_index, write_report
-
-    from icml.core.reproduce import read_summary
+    from icml.core.summary import read_summary
 
     for folder in options.folders:
         read_summary(folder)  # one sentence before anything is written

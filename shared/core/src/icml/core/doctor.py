@@ -18,7 +18,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import NamedTuple
 
-from icml.core import installed
+from icml.core.provenance import cores, versions
 
 PROBE_SECONDS = 4.0  # ours: importing torch took 2 to 3 s of wall time on two busy cores
 KVM = Path("/dev/kvm")
@@ -71,7 +71,7 @@ def examine() -> dict[str, list[Row]]:
     return {
         "Python": [
             Row("python", f"{platform.python_version()} ({sys.executable})"),
-            *(Row(name, version) for name, version in installed.versions().items()),
+            *(Row(name, at) for name, at in versions().items() if name.startswith("icml-")),
             *_torch_rows(torch),
         ],
         "Machine": machine(Path.cwd()),
@@ -127,15 +127,10 @@ def machine(folder: Path) -> list[Row]:
     disk = shutil.disk_usage(folder)
     return [
         Row("system", f"{platform.system()} {platform.release()} on {platform.machine()}"),
-        Row("cores", f"{_usable_cores()} usable of {os.cpu_count()}"),
+        Row("cores", f"{cores()} usable of {os.cpu_count()}"),
         Row("memory", f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB"),
         Row("disk here", f"{disk.free / 1e9:.1f} GB free of {disk.total / 1e9:.1f} GB"),
     ]
-
-
-def _usable_cores() -> int:
-    # Fewer than there are in a container or under `taskset`; macOS cannot tell.
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _start_torch_probe() -> subprocess.Popen[str] | None:

@@ -95,7 +95,7 @@ class Run(Findings):
         self._tell_changes()
 
     @classmethod
-    def open(  # noqa: PLR0913 - the rest are keyword-only
+    def open(
         cls,
         paper: str,
         config: Any,

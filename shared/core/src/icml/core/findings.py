@@ -33,7 +33,7 @@ class Findings:
         self._figures: dict[str, Figure] = {}
         self._notes: list[str] = []
 
-    def claim(  # noqa: PLR0913 - the rest are keyword-only
+    def claim(
         self,
         id: str,
         statement: str,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from importlib.metadata import EntryPoint, distributions, entry_points
+from importlib.metadata import EntryPoint, entry_points
 
 GROUP = "icml.commands"
 
@@ -33,13 +33,3 @@ def distribution(point: EntryPoint) -> str:
 def summary(point: EntryPoint) -> str:
     """Return the one-line description in the metadata of the entry point's distribution."""
     return str(point.dist.metadata.json.get("summary", "")) if point.dist else ""
-
-
-def versions() -> dict[str, str]:
-    """Return the version of every installed icml distribution by name, sorted."""
-    # The first found is the one that Python imports; a shadowed copy comes later.
-    found: dict[str, str] = {}
-    for dist in distributions():
-        if dist.name.startswith("icml-"):
-            found.setdefault(dist.name, dist.version)
-    return dict(sorted(found.items()))

@@ -13,7 +13,6 @@ from icml.core.errors import UserError
 
 if TYPE_CHECKING:
     from icml.core.experiment import Run
-
     from icml.core.summary import Claim, Summary
 
 INTERRUPTED = 130  # 128 + SIGINT, what a shell reports after Ctrl-C
@@ -77,8 +76,7 @@ def reproduce(
         raise UserError(f"{paper} has no --{options.size} run; its sizes: {', '.join(sizes)}")
     command = continuing_command(paper, options)
     try:
-        folder = _complete(paper, title, sizes[options.size], experiment, options)
-        summary = read_summary(folder)
+        folder, summary = _complete(paper, title, sizes[options.size], experiment, options)
         print("\n".join(["", *conclusion(summary), "", f"report: {_report(folder)}"]))
     except KeyboardInterrupt:
         sys.stdout.flush()
@@ -126,35 +124,14 @@ def failed(summary: Summary) -> list[Claim]:
     return [claim for claim in summary.claims if claim.kind == "required" and not claim.holds]
 
 
-def read_summary(folder: Path) -> Summary:
-    """Read the ``summary.json`` of a finished run.
-
-    Raises:
-        UserError: If there is none, or it is not one that this version writes.
-    """
-    from pydantic import ValidationError
-
-    from icml.core.summary import Summary
-
-    path = folder / "summary.json"
-    try:
-        return Summary.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{folder} holds no finished run: there is no summary.json") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path} is not a run's summary: {where}: {first['msg']}") from error
-
-
 def _complete(
     paper: str,
     title: str,
     config: Any,
     experiment: Callable[[Any, Run], None],
     options: ReproduceOptions,
-) -> Path:
-    """Bring the run to its end, if it is not there yet, and return its folder."""
+) -> tuple[Path, Summary]:
+    """Bring the run to its end, if it is not there yet; return its folder and what it found."""
     from icml.core.experiment import Run
 
     with Run.open(
@@ -170,8 +147,7 @@ def _complete(
         print(f"{paper}, {options.size} size, {state} {run.dir}", flush=True)
         if not run.finished:
             experiment(config, run)
-            run.finish()
-        return run.dir
+        return run.dir, run.finish()
 
 
 def _report(folder: Path) -> Path:

@@ -11,7 +11,8 @@ from pathlib import Path
 
 from icml.core import installed
 from icml.core.errors import UserError
-from icml.core.reproduce import INTERRUPTED, ReproduceOptions, arguments, failed, read_summary
+from icml.core.reproduce import INTERRUPTED, ReproduceOptions, arguments, failed
+from icml.core.summary import read_summary
 
 # -P keeps the current folder off sys.path, as the `icml` script does.
 ICML = (sys.executable, "-P", "-m", "icml.core.cli")

@@ -15,9 +15,9 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 
-from icml.core.reproduce import INTERRUPTED, failed, read_summary
+from icml.core.reproduce import INTERRUPTED, failed
 from icml.core.reproduce_all import ICML
-from icml.core.summary import Summary
+from icml.core.summary import Summary, read_summary
 
 HEAVY = ("torch", "transformers", "trl", "scipy", "matplotlib", "pydantic", "numpy", "rich")
 

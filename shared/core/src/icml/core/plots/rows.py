@@ -37,7 +37,7 @@ class Bar(NamedTuple):
     group: str = ""
 
 
-def intervals(  # noqa: PLR0913  # choices are keyword-only
+def intervals(  # choices are keyword-only
     estimates: Sequence[Estimate],
     *,
     title: str,

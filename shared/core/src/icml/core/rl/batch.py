@@ -53,7 +53,7 @@ Reward = Callable[[Sequence[Any], Sequence[list[int]]], Tensor]
 AdvantageFn = Callable[[Batch], Tensor]
 
 
-def draw(  # noqa: PLR0913 (all choices are keyword-only)
+def draw(
     model: nn.Module,
     tasks: Sequence[Task],
     reward: Reward,

@@ -144,7 +144,7 @@ class Comparison:
         return tuple(metrics) or self.metrics
 
 
-def compare(  # noqa: PLR0913 - keyword-only, and each is a choice that must be written down
+def compare(
     evaluate: Evaluate,
     *,
     methods: Sequence[str],

@@ -114,7 +114,7 @@ def group_stats(x: Tensor, groups: Tensor) -> GroupStats:
     return GroupStats(mean, std, count, torch.where(present, deviation, torch.nan))
 
 
-def group_advantage(  # noqa: PLR0913 - two tensors and four keyword-only choices
+def group_advantage(
     rewards: Tensor,
     groups: Tensor,
     *,

@@ -95,7 +95,7 @@ class TrainResult:
     """Everything logged, one dict a step, each with its ``step``."""
 
 
-def train(  # noqa: PLR0913 (the parts of a run; all choices are keyword-only)
+def train(
     model: nn.Module,
     sample_prompts: SamplePrompts,
     reward: Reward,

@@ -72,7 +72,7 @@ class _Bounds(NamedTuple):
     cap: float  # on the ratio where the advantage is negative
 
 
-def policy_loss(  # noqa: PLR0913 - four tensors and the keyword-only choices of the kinds
+def policy_loss(
     logp: Tensor,
     old_logp: Tensor,
     advantages: Tensor,

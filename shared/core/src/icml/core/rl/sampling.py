@@ -56,7 +56,7 @@ def pad_right(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
 
 
 @torch.no_grad()
-def sample(  # noqa: PLR0913 (all choices are keyword-only)
+def sample(
     model: nn.Module,
     prompts: Sequence[Sequence[int]],
     *,

@@ -30,7 +30,7 @@ def _units(rows: int, clusters: Sequence[Hashable] | None) -> list[NDArray[np.in
     return [np.array(found) for found in members.values()]
 
 
-def bootstrap(  # noqa: PLR0913 - the rest are keyword-only choices
+def bootstrap(
     values: ArrayLike,
     statistic: Statistic = _mean,
     *,
@@ -87,7 +87,7 @@ def bootstrap(  # noqa: PLR0913 - the rest are keyword-only choices
     return Interval(float(statistic(array)), float(low), float(high))
 
 
-def paired_bootstrap(  # noqa: PLR0913 - the rest are keyword-only choices
+def paired_bootstrap(
     a: ArrayLike,
     b: ArrayLike,
     statistic: Statistic = _mean,
@@ -139,7 +139,7 @@ def _covariance(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
 _KINDS = {"groups": "independent", "pairs": "samples", "matching": "pairings"}
 
 
-def permutation_test(  # noqa: PLR0913 - the rest are keyword-only choices
+def permutation_test(
     a: ArrayLike,
     b: ArrayLike,
     statistic: Callable[[NDArray[np.float64], NDArray[np.float64]], float] | None = None,

@@ -1,0 +1,171 @@
+"""What the templates show: a summary's verdict, figures, tables and settings, ready to print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+from markupsafe import Markup
+from pydantic import JsonValue
+
+from icml.core.errors import UserError
+from icml.core.report import numbers
+from icml.core.report.inline import inline
+from icml.core.summary import Claim, Figure, Summary, Table
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The outcome of a run in a sentence or two."""
+
+    failed: list[Claim]
+    required: str
+    reported: str
+
+    @classmethod
+    def of(cls, claims: Sequence[Claim]) -> Verdict:
+        """Count the claims of either kind."""
+        required = [claim for claim in claims if claim.kind == "required"]
+        reported = [claim for claim in claims if claim.kind == "reported"]
+        return cls(
+            failed=[claim for claim in required if not claim.holds],
+            required=_tally(required, "required claim", ("holds", "hold"), "failed"),
+            reported=_tally(
+                reported, "reported claim", ("is supported", "are supported"), "not at this scale"
+            ),
+        )
+
+
+def _tally(claims: Sequence[Claim], noun: str, verbs: tuple[str, str], else_: str) -> str:
+    good, total = sum(claim.holds for claim in claims), len(claims)
+    if not total:
+        return f"No {noun}."
+    if total == 1:
+        return f"The {noun} {verbs[0] if good else else_.replace('not', 'is not supported')}."
+    if good == total:
+        return f"{'Both' if total == 2 else f'All {total}'} {noun}s {verbs[1]}."
+    return f"{good} of {total} {noun}s {verbs[good != 1]}, {total - good} {else_}."
+
+
+@dataclass(frozen=True)
+class Card:
+    """One run on the index page; ``summary`` is None for a run that isn't finished."""
+
+    folder: str
+    link: str
+    summary: Summary | None = None
+    verdict: Verdict | None = None
+    key: Claim | None = None
+    """The claim that stands for the run: one that failed, else a reported one, else the first."""
+
+    @classmethod
+    def of(cls, folder: Path, summary: Summary | None, link: str) -> Card:
+        """Pick what the index says of a run."""
+        if summary is None:
+            return cls(folder.as_posix(), link)
+        verdict = Verdict.of(summary.claims)
+        reported = [claim for claim in summary.claims if claim.kind == "reported"]
+        key = next(iter([*verdict.failed, *reported, *summary.claims]), None)
+        return cls(folder.as_posix(), link, summary, verdict, key)
+
+
+class Drawing(NamedTuple):
+    """A figure ready for the page: one drawing, or one for wide pages and one for phones."""
+
+    figure: Figure
+    wide: Markup
+    narrow: Markup | None
+
+
+def drawing(run_dir: Path, figure: Figure, n: int) -> Drawing:
+    """Read the drawings of the page's n-th figure; one for phones lies beside the SVG or doesn't.
+
+    Raises:
+        UserError: If it can't be read, lies outside the run's folder or is no drawing of ours.
+    """
+    path = run_dir / figure.svg
+    if not path.resolve().is_relative_to(run_dir.resolve()):
+        raise UserError(f"the figure {figure.svg} lies outside {run_dir}")
+    narrow = path.with_suffix(".narrow.svg")
+    texts = [_read(path, f"f{n}w-"), _read(narrow, f"f{n}n-") if narrow.exists() else None]
+    return Drawing(figure, texts[0] or Markup(""), texts[1])
+
+
+def _read(path: Path, prefix: str) -> Markup:
+    try:
+        svg = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"the figure {path} can't be read: {error}") from error
+    # inline() lets shapes, text and references within the figure through, and escapes its text.
+    return Markup(inline(svg, prefix=prefix, name=str(path)))
+
+
+class Column(NamedTuple):
+    """A shown column: the texts of its cells, and whether they are numbers."""
+
+    name: str
+    cells: list[str]
+    numeric: bool
+
+
+class Grid(NamedTuple):
+    """A table as it is shown."""
+
+    table: Table
+    columns: list[Column]
+
+
+def grid(table: Table) -> Grid:
+    """Join each column with its ``_low`` and ``_high`` and write all cells as texts."""
+    cells = dict(zip(table.columns, zip(*table.rows, strict=True), strict=False))
+    bounds = {
+        name: (f"{name}_low", f"{name}_high")
+        for name in table.columns
+        if {f"{name}_low", f"{name}_high"} <= set(table.columns)
+    }
+    hidden = {bound for pair in bounds.values() for bound in pair}
+    columns = []
+    for name in table.columns:
+        if name in hidden:
+            continue
+        values = cells.get(name, ())
+        numeric = any(isinstance(v, int | float) and not isinstance(v, bool) for v in values)
+        texts = numbers.column(values)
+        if name in bounds:
+            lows, highs = (cells.get(bound, ()) for bound in bounds[name])
+            triples = zip(values, lows, highs, texts, strict=True)
+            texts = [_estimate(value, low, high, text) for value, low, high, text in triples]
+        columns.append(Column(name.replace("_", " "), texts, numeric))
+    return Grid(table, columns)
+
+
+def _estimate(value: object, low: object, high: object, text: str) -> str:
+    if isinstance(value, float) and isinstance(low, float) and isinstance(high, float):
+        return numbers.with_interval(value, (low, high))
+    return text
+
+
+def with_unit(key: str, value: object) -> str:
+    """Read a unit off the end of a name: ``memory_gb`` 15.6 is "memory 15.6 GB"."""
+    name, _, unit = key.rpartition("_")
+    return f"{name} {value} GB" if unit == "gb" else f"{key.replace('_', ' ')} {value}"
+
+
+def flatten(config: Mapping[str, JsonValue], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the settings in order, the names of nested ones dotted.
+
+    Example:
+        >>> flatten({"steps": 100, "loss": {"clip": [0.2, 0.28]}})
+        [('steps', '100'), ('loss.clip', '0.2, 0.28')]
+    """
+    result = []
+    for name, value in config.items():
+        if isinstance(value, Mapping) and value:
+            result += flatten(value, f"{prefix}{name}.")
+        elif isinstance(value, list):
+            result.append((prefix + name, ", ".join(str(item) for item in value)))
+        else:
+            result.append((prefix + name, str(value)))
+    return result
