@@ -1,7 +1,6 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 from huggingface_hub import constants
@@ -13,12 +12,12 @@ OFFLINE = """
 import time
 from icml.core.errors import UserError
 from icml.core.models.load import load
-start = time.perf_counter()
+start = time.process_time()
 try:
     load("nobody/nothing")
 except UserError as error:
     print(error)
-print(time.perf_counter() - start)
+print(time.process_time() - start)
 import sys
 print("torch" in sys.modules)
 """
@@ -27,14 +26,13 @@ print("torch" in sys.modules)
 def test_offline_a_model_that_is_not_cached_is_refused_fast_without_importing_torch(tmp_path):
     env = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(tmp_path)}
     run = [sys.executable, "-c", OFFLINE]
-    start = time.process_time()
     done = subprocess.run(run, env=env, capture_output=True, text=True, check=True)
-    message, _, torch = done.stdout.splitlines()
+    message, seconds, torch = done.stdout.splitlines()
     assert message == (
         "nobody/nothing is not in the hub's cache, and HF_HUB_OFFLINE=1 forbids to download it"
     )
     assert torch == "False"
-    assert time.process_time() - start < 1
+    assert float(seconds) < 1
 
 
 @pytest.fixture

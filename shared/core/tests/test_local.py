@@ -88,6 +88,20 @@ def test_a_file_that_is_cut_short_is_one_sentence(folder, file):
     assert "\n" not in str(caught.value)
 
 
+def test_a_size_that_is_no_number_is_one_sentence(folder):
+    change(folder, "config.json", hidden_size="wide")
+    with pytest.raises(UserError, match=r"cannot load .*hidden_size") as caught:
+        load(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_size_that_does_not_fit_the_weights_is_one_sentence(folder):
+    change(folder, "config.json", vocab_size=300)
+    with pytest.raises(UserError, match="cannot load") as caught:
+        load(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
 def test_a_weight_that_is_missing_is_not_drawn_at_random(folder):
     change(folder, "config.json", num_hidden_layers=2)
     with pytest.raises(UserError, match=r"lacks the weights model\.layers\.1\."):
