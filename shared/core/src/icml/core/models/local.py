@@ -61,11 +61,15 @@ def read_folder(
 
     Raises:
         UserError: If the folder fails `check_folder`, is damaged, lacks a weight (transformers
-            would draw it at random), wants to run code of its own, or is neither a causal
-            language model nor a plain encoder.
+            would draw it at random), wants to run code of its own unasked, is to run its own code
+            and brings a ``custom_generate`` folder (never run), or is neither a causal language
+            model nor a plain encoder.
         MissingExtra: If transformers is not installed.
     """
     check_folder(folder)
+    if trust_remote_code and (folder / "custom_generate").exists():
+        # transformers would run it in place of generate; of what a model brings, that is too much.
+        raise UserError(f"{folder} brings code for generate: move its custom_generate folder away")
     transformers = require("transformers", extra="icml-core[hf]")
     try:
         loader = getattr(transformers, _loader_name(folder))
