@@ -53,8 +53,9 @@ def test_an_sdist_without_tests_is_refused(tmp_path) -> None:
     assert found == ["icml_a-1.tar.gz lacks tests/test_"]
 
 
-def test_the_size_of_a_folder_counts_files_and_follows_no_links(tmp_path) -> None:
+def test_the_size_of_a_folder_counts_files_but_neither_links_nor_bytecode(tmp_path) -> None:
     (tmp_path / "deep").mkdir()
     (tmp_path / "deep" / "file").write_bytes(b"x" * 1_500_000)
+    (tmp_path / "deep" / "file.pyc").write_bytes(b"x")
     (tmp_path / "link").symlink_to(tmp_path / "deep" / "file")
     assert wheels.size_mb(tmp_path) == 1.5

@@ -45,6 +45,10 @@ def sdist_complaints(sdist: Path) -> list[str]:
 
 
 def size_mb(folder: Path) -> float:
-    """Return the size of all files under ``folder`` in MB (10^6 bytes); links are not followed."""
+    """Return the size of the files under ``folder`` in MB (10^6 bytes).
+
+    Links are not followed, and cached bytecode isn't counted: whether and when it is written
+    depends on the installer and on what has been imported.
+    """
     files = (path for path in folder.rglob("*") if path.is_file() and not path.is_symlink())
-    return sum(path.stat().st_size for path in files) / 1e6
+    return sum(path.stat().st_size for path in files if path.suffix != ".pyc") / 1e6

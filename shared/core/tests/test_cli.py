@@ -5,7 +5,7 @@ import pytest
 
 from icml.core.cli import main
 from icml.core.reproduce_all import ICML
-from icml.core.testing import HEAVY, measure_icml
+from icml.core.testing import check_is_light, measure_icml
 
 
 def test_bare_command_lists_papers_and_own_commands(tiny) -> None:
@@ -32,15 +32,16 @@ def test_help_without_papers_says_how_to_install_one(site) -> None:
 
 
 def test_help_is_light(tiny) -> None:
-    runs = [measure_icml("--help", env=tiny.env) for _ in range(3)]
-    assert not runs[0].modules & {*HEAVY, "tyro", "jinja2", "psutil", "icml.tiny"}
-    assert min(run.seconds for run in runs) < 0.15  # processor time: DESIGN.md, section 1
+    check_is_light(["--help"], seconds=0.15, env=tiny.env)  # DESIGN.md, section 1
+
+
+def test_help_imports_no_paper_and_no_parser(tiny) -> None:
+    modules = measure_icml("--help", env=tiny.env).modules
+    assert not modules & {"tyro", "dataclasses", "icml.tiny"}
 
 
 def test_help_of_a_paper_is_light(tiny) -> None:
-    runs = [measure_icml("tiny", "--help", env=tiny.env) for _ in range(3)]
-    assert not runs[0].modules & {*HEAVY, "tyro", "jinja2", "psutil"}
-    assert min(run.seconds for run in runs) < 0.5
+    check_is_light(["tiny", "--help"], seconds=0.5, env=tiny.env)
 
 
 def test_version_is_that_of_core(capsys: pytest.CaptureFixture[str]) -> None:

@@ -259,3 +259,21 @@ def test_wrong_shapes_and_ids_are_refused(rewards, groups, message):
 def test_unknown_choices_and_infinite_rewards_are_refused(rewards, options, message):
     with pytest.raises(ValueError, match=message):
         F.group_advantage(torch.tensor(rewards), torch.tensor([0, 0]), **options)
+
+
+@pytest.mark.parametrize("size", [1, 3, 12])
+def test_a_group_size_means_the_same_as_the_ids_of_runs(size):
+    rewards = torch.randn(12, 2, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    rewards[3, 1] = torch.nan
+    by_ids = F.group_stats(rewards, torch.arange(12) // size)
+    for one, other in zip(F.group_stats(rewards, size), by_ids, strict=True):
+        assert_close(one, other, equal_nan=True)
+    assert torch.equal(
+        F.informative_groups(rewards, size), F.informative_groups(rewards, torch.arange(12) // size)
+    )
+
+
+@pytest.mark.parametrize("size", [0, -1, 5])
+def test_a_group_size_that_does_not_divide_the_samples_is_refused(size):
+    with pytest.raises(ValueError, match="cannot cut 12 samples into groups of"):
+        F.group_stats(torch.zeros(12), size)

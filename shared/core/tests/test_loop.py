@@ -117,15 +117,14 @@ def test_a_bandits_update_is_the_closed_form_policy_gradient():
 
 def test_a_trivial_task_is_learnt():
     model = tiny()
-    config = LoopConfig(iterations=120, max_new_tokens=3, learning_rate=1e-2, eval_every=40)
+    config = LoopConfig(iterations=150, max_new_tokens=3, learning_rate=3e-3, eval_every=50)
     result = train(model, sample_prompts, reward, centred, config, seed=1, evaluate=accuracy)
     scores = [row["accuracy"] for row in result.rows if "accuracy" in row]
-    assert [row["step"] for row in result.rows if "accuracy" in row] == [0, 40, 80, 120]
+    assert [row["step"] for row in result.rows if "accuracy" in row] == [0, 50, 100, 150]
     # Untrained, the right word has probability 1 / 10.
     assert scores[0] < 0.2
     assert scores[-1] > 0.9
-    last = next(row for row in result.rows if row["step"] == 119)
-    assert last["train/reward/1"] > 0.9
+    assert result.rows[149]["train/reward/0"] > 0.9
 
 
 def test_one_step_is_the_gradient_of_the_shared_loss_row_by_row():
@@ -176,13 +175,13 @@ def test_equal_seeds_give_equal_runs_and_other_seeds_do_not():
 
 
 def test_one_advantage_a_row_equals_the_same_advantage_on_every_token():
-    a_token = lambda batch: centred(batch)[:, None].expand(batch.mask.shape)  # noqa: E731
+    a_token = lambda batch: centred(batch)[:, None].expand(batch.mask.shape)
     assert same_weights(trained(), trained(advantage_fn=a_token))
 
 
 def test_equal_rewards_leave_every_weight_as_it_was():
     model = tiny()
-    nothing = lambda tasks, _: torch.ones(len(tasks), 2)  # noqa: E731
+    nothing = lambda tasks, _: torch.ones(len(tasks), 2)
     train(model, sample_prompts, nothing, centred, SMALL, seed=0)
     assert same_weights(model, tiny())
 
@@ -281,7 +280,7 @@ def test_a_finished_run_is_told_again_without_training(tmp_path):
 
 
 def test_an_interrupt_is_saved_at_the_end_of_its_iteration(tmp_path):
-    press = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
+    press = lambda: signal.raise_signal(signal.SIGINT)
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, dying_after(4, press))
     assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000005"]
@@ -357,7 +356,7 @@ def test_a_reward_function_that_errs_is_told_what_it_must_return(shape):
 
 
 def test_a_gradient_that_is_not_finite_stops_the_run():
-    huge = lambda batch: torch.full(batch.groups.shape, 3e38)  # noqa: E731
+    huge = lambda batch: torch.full(batch.groups.shape, 3e38)
     with pytest.raises(UserError, match=r"the gradient's norm is (inf|nan): lower learning_rate"):
         trained(replace(SMALL, loss="reinforce"), huge)
 

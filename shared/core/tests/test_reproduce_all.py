@@ -55,6 +55,7 @@ def test_paper_that_was_refused_alone_exits_2(site, tmp_path: Path) -> None:
     assert not (tmp_path / "all" / "index.html").exists()
 
 
+@pytest.mark.slow
 def test_failed_claim_counts_under_strict(tally, tmp_path: Path, monkeypatch) -> None:
     monkeypatch.setenv("broken", "yes")
     command = ["reproduce", "--all", "--quick", "--out", str(tmp_path / "all")]

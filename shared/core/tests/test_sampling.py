@@ -31,6 +31,17 @@ class Unigram(torch.nn.Module):
         return CausalOutput(self.bias.expand(*ids.shape, -1))
 
 
+class Uncached(torch.nn.Module):
+    """A model that can only be asked for whole rows."""
+
+    def __init__(self, model: torch.nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, ids: torch.Tensor) -> CausalOutput:
+        return self.model(ids)
+
+
 def test_padding_goes_to_the_right():
     ids, lengths = pad_right([[3, 4, 5], [], [6]])
     assert ids.tolist() == [[3, 4, 5], [0, 0, 0], [6, 0, 0]]
@@ -115,6 +126,14 @@ def test_the_generator_alone_decides_and_moves_by_the_same_amount_whatever_is_dr
     assert torch.equal(first.completion_ids, draw(model, PROMPTS, seed=7).completion_ids)
     assert torch.equal(used.get_state(), never_ending.get_state())
     assert torch.equal(torch.get_rng_state(), state)
+
+
+def test_a_model_with_a_cache_draws_what_it_would_draw_without_one():
+    model = TinyGPT(vocab=12, d=16, ctx=9, seed=2)
+    cached, whole = draw(model, PROMPTS * 20), draw(Uncached(model), PROMPTS * 20)
+    assert torch.equal(cached.completion_ids, whole.completion_ids)
+    torch.testing.assert_close(cached.logp, whole.logp)
+    torch.testing.assert_close(cached.entropy, whole.entropy)
 
 
 def test_scores_carry_gradients_and_samples_do_not():

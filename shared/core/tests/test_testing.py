@@ -5,6 +5,7 @@ import pytest
 from icml.core.testing import (
     check_help_is_light,
     check_interrupted_run_continues,
+    check_is_light,
     check_report,
     check_reproduce,
 )
@@ -27,13 +28,19 @@ def test_paper_that_crashes_does_not_pass(tally, tmp_path: Path, monkeypatch) ->
         check_reproduce("tally", tmp_path / "run")
 
 
+@pytest.mark.slow
 def test_interrupted_run_ends_in_the_same_summary(tally, tmp_path: Path) -> None:
     whole = check_reproduce("tally", tmp_path / "whole", "--slow")
     check_interrupted_run_continues("tally", tmp_path / "cut", whole, "--slow", after=0.3)
 
 
 def test_light_paper_passes(tally) -> None:
-    check_help_is_light("tally", seconds=0.5)
+    check_help_is_light("tally")
+
+
+def test_slow_command_does_not_pass(site) -> None:
+    with pytest.raises(AssertionError, match="of processor time"):
+        check_is_light(["--help"], seconds=0.001, env=site.env)
 
 
 def test_heavy_paper_does_not_pass(site, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,6 +49,27 @@ def test_a_position_sees_nothing_after_it():
     torch.testing.assert_close(model(row).logits[:, :3], model(changed).logits[:, :3])
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("pieces", [[6], [1, 5], [2, 1, 1, 2]])
+def test_a_sequence_read_in_pieces_gives_the_logits_of_the_whole(pieces):
+    model = TinyGPT(vocab=9, d=8).double()
+    ids = torch.tensor([[1, 4, 5, 6, 7, 2], [8, 8, 0, 3, 1, 1]])
+    cache = model.new_cache(2, 6)
+    logits = [model(part, cache=cache).logits for part in ids.split(pieces, dim=1)]
+    torch.testing.assert_close(torch.cat(logits, 1), model(ids).logits)
+
+
+@torch.no_grad()
+def test_padding_is_dropped_from_a_cache_by_setting_its_lengths_back():
+    model = TinyGPT(vocab=9, d=8).double()
+    cache = model.new_cache(2, 5)
+    model(torch.tensor([[1, 4, 0, 0], [1, 4, 5, 6]]), cache=cache)
+    cache.lengths.copy_(torch.tensor([2, 4]))
+    last = model(torch.tensor([[7], [7]]), cache=cache).logits[:, -1]
+    torch.testing.assert_close(last[0], model(torch.tensor([[1, 4, 7]])).logits[0, -1])
+    torch.testing.assert_close(last[1], model(torch.tensor([[1, 4, 5, 6, 7]])).logits[0, -1])
+
+
 def test_the_seed_alone_decides_the_weights():
     torch.manual_seed(1)
     first = TinyGPT(vocab=9, d=8, seed=5)
@@ -85,8 +106,8 @@ def test_a_new_model_is_close_to_uniform():
 @pytest.mark.parametrize(
     ("sizes", "message"),
     [
-        ({"vocab": 0}, "vocab must be at least 1, got 0"),
-        ({"vocab": 5, "layers": 0}, "layers must be at least 1, got 0"),
+        ({"vocab": 0}, "at least 1, got vocab=0 "),
+        ({"vocab": 5, "layers": 0}, "at least 1, got .* layers=0 "),
         ({"vocab": 5, "d": 10, "heads": 4}, "got d=10 and heads=4"),
     ],
 )
@@ -101,6 +122,8 @@ def test_input_that_does_not_fit_is_refused():
         model(torch.tensor([1, 2, 3]))
     with pytest.raises(ValueError, match="5 tokens, the model's ctx is 4"):
         model(torch.zeros(1, 5, dtype=torch.long))
+    with pytest.raises(ValueError, match="5 tokens, the model's ctx is 4"):
+        model.new_cache(1, 5)
 
 
 def test_word_tokenizer_round_trips_words_and_marks_unknown_ones():

@@ -1,7 +1,7 @@
 """The advantages of GDPO and, for comparison, of GRPO: pure functions of rewards and groups.
 
-GRPO adds the rewards of a completion and then normalises the sum in its group. GDPO (Sec. 2 of
-the README) normalises each reward on its own, adds the results and normalises over the batch.
+GRPO adds the rewards of a completion and then normalises the sum in its group. GDPO
+normalises each reward on its own, adds the results and normalises over the batch.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from icml.core.rl.functional import group_advantage, group_stats
 from icml.gdpo.inputs import (
     check_choice,
     check_eps,
-    check_overflow,
+    check_size,
     check_token_counts,
     prepare,
 )
@@ -109,7 +109,8 @@ def gdpo_advantages(
 
     float64 rewards are computed in float64, all others (bfloat16, float16, float32, integers,
     bool) in float32; the result has the dtype of the computation and is on the rewards' device.
-    No gradient flows through it.
+    No gradient flows through it. Where the rewards of a whole batch nearly cancel, the batch norm
+    divides by about eps, rounding errors included: 1e-7 in float32 can become 1e-3.
 
     **Differs from the paper:** missing rewards are left out (the authors' TRL fork counts them as
     0, which biases the group mean); the numbers are those of TRL 1.16's
@@ -152,10 +153,10 @@ def gdpo_advantages(
     check_choice("single_reward", single_reward, SingleReward)
     check_eps("eps", eps)
     check_eps("whiten_eps", whiten_eps)
-    rewards, ids, weight = prepare(rewards, groups, weights)
+    rewards, groups, weight = prepare(rewards, groups, weights)
     counts = check_token_counts(token_counts, batch_norm, rewards)
     missing = rewards.isnan()
-    z, std = _group_normalize(rewards, ids, eps, singleton)
+    z, std = _group_normalize(rewards, groups, eps, singleton)
     per_reward = weight * z
     pre_norm = per_reward.sum(dim=1)
     scored = ~missing.all(dim=1)
@@ -164,9 +165,8 @@ def gdpo_advantages(
     elif counts is not None:
         advantages = _whiten_by_tokens(pre_norm, counts * scored, whiten_eps)
     else:
-        batch = torch.zeros_like(ids)
-        advantages, _ = _normalize(pre_norm.masked_fill(~scored, torch.nan), batch, eps)
-    check_overflow(advantages)
+        everyone = len(pre_norm)
+        advantages, _ = _normalize(pre_norm.masked_fill(~scored, torch.nan), everyone, eps)
     if return_parts:
         return GDPOResult(advantages, per_reward, pre_norm, std, missing)
     return advantages
@@ -204,12 +204,11 @@ def grpo_advantages(
         tensor([-0.7070,  0.7070, -0.7070,  0.7070])
     """
     check_eps("eps", eps)
-    rewards, ids, weight = prepare(rewards, groups, weights)
+    rewards, groups, weight = prepare(rewards, groups, weights)
     total = (rewards.nan_to_num(nan=0.0) * weight).sum(dim=1)
     total = total.masked_fill(rewards.isnan().all(dim=1), torch.nan)
-    advantages = group_advantage(total, ids, eps=eps)
-    check_overflow(advantages)
-    return advantages
+    check_size("the weighted sum of rewards", total)
+    return group_advantage(total, groups, eps=eps)
 
 
 def grpo_parts(
@@ -244,23 +243,24 @@ def grpo_parts(
                 [ 0.3540, -1.0610]])
     """
     check_eps("eps", eps)
-    rewards, ids, weight = prepare(rewards, groups, weights)
+    rewards, groups, weight = prepare(rewards, groups, weights)
     unscored = rewards.isnan().all(dim=1)
     weighted = rewards.nan_to_num(nan=0.0) * weight
+    check_size("the weighted rewards", weighted)
     weighted = weighted.masked_fill(unscored.unsqueeze(1), torch.nan)
-    std = group_stats(weighted.sum(dim=1), ids).std.unsqueeze(1)
-    parts = group_stats(weighted, ids).deviation / (std + eps)
+    std = group_stats(weighted.sum(dim=1), groups).std.unsqueeze(1)
+    parts = group_stats(weighted, groups).deviation / (std + eps)
     return parts.masked_fill((std == 0) | unscored.unsqueeze(1), 0.0)
 
 
 def _group_normalize(
-    rewards: Tensor, ids: Tensor, eps: float, singleton: Singleton
+    rewards: Tensor, groups: Tensor | int, eps: float, singleton: Singleton
 ) -> tuple[Tensor, Tensor]:
     """Return z and the group's standard deviation, both ``(completions, rewards)``."""
-    z, std = _normalize(rewards, ids, eps)
+    z, std = _normalize(rewards, groups, eps)
     if singleton == "zero":
         return z, std
-    alone = group_stats(torch.zeros_like(ids), ids).count == 1
+    alone = group_stats(torch.zeros_like(rewards[:, 0]), groups).count == 1
     if singleton == "raw":
         raw = rewards.nan_to_num(nan=0.0) / (1.0 + eps)
         return torch.where(alone.unsqueeze(1), raw, z), std
@@ -273,12 +273,12 @@ def _group_normalize(
     return z, std
 
 
-def _normalize(values: Tensor, ids: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-    """Return ``(x - mean) / (std + eps)`` with 0 for NaN and for constant groups, and the std."""
-    stats = group_stats(values, ids)
+def _normalize(values: Tensor, groups: Tensor | int, eps: float) -> tuple[Tensor, Tensor]:
+    """Return ``(x - mean) / (std + eps)``, 0 where missing or without spread, and the std."""
+    stats = group_stats(values, groups)
     z = stats.deviation / (stats.std + eps)
-    # With eps=0 a constant group is 0/0.
-    return z.masked_fill((stats.std == 0) | values.isnan(), 0.0), stats.std
+    # NaN: missing, or 0/0 with eps=0. Infinite: with eps=0, a spread too small to square.
+    return z.nan_to_num(nan=0.0, posinf=0.0, neginf=0.0), stats.std
 
 
 def _whiten_by_tokens(values: Tensor, counts: Tensor, eps: float) -> Tensor:

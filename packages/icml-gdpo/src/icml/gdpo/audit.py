@@ -45,7 +45,7 @@ class Audit:
         group_size: Completions in a group.
         found: Batches in the log.
         batches: The kept ones, each generation batch once.
-        off: For each method the largest |difference| to the logged advantages; None where none
+        off: For each method the largest |difference| to the logged advantages; empty where none
             are logged.
         unlogged: Completions of batches with logged advantages that have none (null or NaN).
     """
@@ -54,7 +54,7 @@ class Audit:
     group_size: int
     found: int
     batches: tuple[AuditedBatch, ...]
-    off: dict[str, float] | None
+    off: dict[str, float]
     unlogged: int
 
     def __str__(self) -> str:
@@ -75,7 +75,7 @@ class Audit:
         return "\n".join(lines)
 
     def _match(self) -> str:
-        if self.off is None:
+        if not self.off:
             return "no advantages are logged"
         numbers = ", ".join(f"{value:.1e} from {name}'s" for name, value in self.off.items())
         equal = [name for name, value in self.off.items() if value <= MATCH]
@@ -194,7 +194,7 @@ def _audit_batch(
     )
 
 
-def _compare(batches: Sequence[AuditedBatch]) -> tuple[dict[str, float] | None, int]:
+def _compare(batches: Sequence[AuditedBatch]) -> tuple[dict[str, float], int]:
     """Return the largest difference of each method, and how many advantages were not logged."""
     triples = [
         (logged, grpo, gdpo)
@@ -204,7 +204,7 @@ def _compare(batches: Sequence[AuditedBatch]) -> tuple[dict[str, float] | None, 
     ]
     known = [triple for triple in triples if not math.isnan(triple[0])]
     if not known:
-        return None, len(triples)
+        return {}, len(triples)
     off = {
         "GDPO": max(abs(logged - gdpo) for logged, _, gdpo in known),
         "GRPO": max(abs(logged - grpo) for logged, grpo, _ in known),

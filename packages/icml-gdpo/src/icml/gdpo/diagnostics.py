@@ -10,7 +10,7 @@ from torch import Tensor
 
 from icml.core.rl.functional import group_stats
 from icml.gdpo.advantages import EPS, gdpo_advantages, grpo_parts
-from icml.gdpo.inputs import prepare
+from icml.gdpo.inputs import group_ids, prepare
 
 TOLERANCE = 1e-3
 """Advantages closer than this count as equal (ours): ten times what eps=1e-4 can pull apart."""
@@ -128,7 +128,8 @@ def distinct_advantages(
     """
     if not isinstance(advantages, Tensor) or advantages.ndim != 1:
         raise ValueError("advantages must be a 1-D tensor (completions,)")
-    values, ids, _ = prepare(advantages.unsqueeze(1), groups, None)
+    values, groups, _ = prepare(advantages.unsqueeze(1), groups, None)
+    ids = group_ids(groups, len(values), values.device)
     if values.isnan().any():
         raise ValueError("advantages must be finite, got nan")
     index = torch.unique(ids, return_inverse=True)[1]
@@ -190,11 +191,12 @@ def diagnose(
         rewards, groups, weights=weights, eps=eps, batch_norm="none", return_parts=True
     )
     summed = grpo_parts(rewards, groups, weights=weights, eps=eps)
-    values, ids, _ = prepare(rewards, groups, weights)
+    values, groups, _ = prepare(rewards, groups, weights)
+    ids = group_ids(groups, len(values), values.device)
     names = tuple(names) if names is not None else tuple(map(str, range(values.shape[1])))
     if len(names) != values.shape[1]:
         raise ValueError(f"names must have {values.shape[1]} entries, got {len(names)}")
-    whole = group_stats(values, torch.zeros_like(ids))
+    whole = group_stats(values, len(values))
     first = _first_rows(ids)
     group_std = parts.group_std[first]
     silent = _silent(summed.sum(dim=1), ids) & ~_silent(parts.pre_norm, ids)

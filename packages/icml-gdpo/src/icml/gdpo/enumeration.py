@@ -1,4 +1,4 @@
-"""How many different advantages a group of binary rewards can get: exact, by enumeration (Fig. 2).
+"""How many different advantages a group of binary rewards can get, counted exactly by enumeration.
 
 No floating point: an advantage is a sum of rational multiples of square roots of square-free
 integers, and such sums are equal exactly when their coefficients are.
@@ -41,7 +41,7 @@ class DistinctCounts(NamedTuple):
 
 
 def distinct_counts(rewards: int, group_size: int) -> DistinctCounts:
-    """Count the distinct advantages over all groups of binary reward vectors (Fig. 2).
+    """Count the distinct advantages over all groups of binary reward vectors.
 
     **Differs from the paper:** eps is 0 here, so that equal means equal. Any eps > 0 pulls apart
     groups that GRPO merges, by about eps; counts of rounded advantages then depend on the digits

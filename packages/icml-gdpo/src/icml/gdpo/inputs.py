@@ -13,8 +13,8 @@ from icml.core.rl.functional import group_ids_from_size
 
 def prepare(
     rewards: Tensor, groups: Tensor | int, weights: Sequence[float] | Tensor | None
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Return rewards in the dtype of the computation, group ids and weights."""
+) -> tuple[Tensor, Tensor | int, Tensor]:
+    """Return rewards in the dtype of the computation, the checked groups and weights."""
     if not isinstance(rewards, Tensor):
         raise TypeError(f"rewards must be a torch.Tensor, got {type(rewards).__name__}")
     if rewards.ndim != 2 or 0 in rewards.shape:
@@ -26,17 +26,12 @@ def prepare(
         raise TypeError(f"rewards must be real, got {rewards.dtype}")
     dtype = torch.float64 if rewards.dtype == torch.float64 else torch.float32
     rewards = rewards.detach().to(dtype)
-    if rewards.isinf().any():
-        row, column = rewards.isinf().nonzero()[0].tolist()
-        raise ValueError(
-            f"rewards must be finite in {dtype} or NaN (missing), got "
-            f"{rewards[row, column].item()} at [{row}, {column}]"
-        )
-    return rewards, _group_ids(groups, rewards), _weights(weights, rewards)
+    check_size("rewards", rewards)
+    return rewards, _groups(groups, rewards), _weights(weights, rewards)
 
 
-def _group_ids(groups: Tensor | int, rewards: Tensor) -> Tensor:
-    """Return one integer id for each row."""
+def _groups(groups: Tensor | int, rewards: Tensor) -> Tensor | int:
+    """Return the group size, or one integer id for each row on the rewards' device."""
     rows = rewards.shape[0]
     if isinstance(groups, int) and not isinstance(groups, bool):
         if groups < 1 or rows % groups:
@@ -44,7 +39,7 @@ def _group_ids(groups: Tensor | int, rewards: Tensor) -> Tensor:
                 f"groups={groups} must be a positive group size that divides the "
                 f"{rows} rows of rewards"
             )
-        return group_ids_from_size(rows, groups).to(rewards.device)
+        return groups
     if not isinstance(groups, Tensor) or groups.dtype == torch.bool or groups.is_floating_point():
         got = groups.dtype if isinstance(groups, Tensor) else type(groups).__name__
         raise TypeError(f"groups must be an int or a tensor of integer ids, got {got}")
@@ -54,6 +49,13 @@ def _group_ids(groups: Tensor | int, rewards: Tensor) -> Tensor:
             f"got shape {tuple(groups.shape)}"
         )
     return groups.to(rewards.device)
+
+
+def group_ids(groups: Tensor | int, rows: int, device: torch.device) -> Tensor:
+    """Return ids for groups that passed the check."""
+    if isinstance(groups, int):
+        return group_ids_from_size(rows, groups).to(device)
+    return groups
 
 
 def _weights(weights: Sequence[float] | Tensor | None, rewards: Tensor) -> Tensor:
@@ -67,7 +69,8 @@ def _weights(weights: Sequence[float] | Tensor | None, rewards: Tensor) -> Tenso
             f"weights must have one number for each of the {count} rewards, "
             f"got shape {tuple(weight.shape)}"
         )
-    if not bool((weight.isfinite() & (weight >= 0)).all()) or not bool(weight.any()):
+    check_size("weights", weight)
+    if not bool((weight >= 0).all()) or not bool(weight.any()):
         raise ValueError(f"weights must be finite, >= 0 and not all 0, got {weight.tolist()}")
     return weight
 
@@ -108,7 +111,15 @@ def check_eps(name: str, value: float) -> None:
         raise ValueError(f"{name} must be a finite number >= 0, got {value}")
 
 
-def check_overflow(advantages: Tensor) -> None:
-    """Refuse rewards whose squares leave the range of the dtype."""
-    if not bool(advantages.isfinite().all()):
-        raise ValueError(f"rewards are too large for {advantages.dtype}; scale them down")
+def check_size(name: str, values: Tensor) -> None:
+    """Refuse infinities and numbers whose squares could leave the range of the dtype."""
+    limit = 1e150 if values.dtype == torch.float64 else 1e15
+    low, high = values.aminmax()
+    if -limit <= low and high <= limit:  # not so if a value is NaN, which is allowed
+        return
+    wrong = values.abs() > limit
+    if bool(wrong.any()):
+        raise ValueError(
+            f"{name} must be finite, at most {limit:.0e} in size ({values.dtype}), or NaN where "
+            f"missing, got {values[wrong][0].item()}"
+        )

@@ -1,4 +1,4 @@
-"""Reward functions for TRL that put one reward above another (Sec. 3.2)."""
+"""Reward functions for TRL that put one reward above another."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RewardFunction = Callable[..., Rewards] | Callable[..., Awaitable[Rewards]]
 def ConditionedReward(
     reward_fn: RewardFunction, *, on: RewardFunction, at_least: float, otherwise: float = 0.0
 ) -> _Conditioned | _AsyncConditioned:
-    """Let a reward count only where another one is high enough (Sec. 3.2).
+    """Let a reward count only where another one is high enough.
 
     ``r'[i] = reward[i] if gate[i] >= at_least else otherwise``. For an easy reward (length) that
     would drown a hard one (correctness): a weight only scales it, a condition orders the two.

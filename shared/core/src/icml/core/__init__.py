@@ -4,8 +4,13 @@ Each room is a module of its own (`icml.core.experiment`, `icml.core.rl`, …); 
 this package imports none of them.
 """
 
-from importlib.metadata import version
-
 __all__ = ["__version__"]
 
-__version__ = version("icml-core")
+
+def __getattr__(name: str) -> str:
+    # On demand: reading the metadata costs more than the rest of `icml --help`.
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import version
+
+    return version("icml-core")

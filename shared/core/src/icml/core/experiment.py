@@ -27,7 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from icml.core import progress
-from icml.core.errors import UserError
+from icml.core.errors import MissingExtra, UserError
 from icml.core.findings import Findings, file_name
 from icml.core.folder import claim_folder, config_json, settle_config, write_config
 from icml.core.journal import (
@@ -40,7 +40,7 @@ from icml.core.journal import (
 from icml.core.provenance import Provenance, code_file, cores, provenance
 from icml.core.sittings import Sitting, changes_between, timing
 from icml.core.summary import Claim, Figure, Summary, Table, read_summary
-from icml.core.workers import CellError, make_row, run_jobs, sentence
+from icml.core.workers import CellError, cell_error, make_row, run_jobs, sentence
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
@@ -198,7 +198,8 @@ class Run(Findings):
                 value = to_json(compute(), "its result")
                 rows = self._rows
             except Exception as error:
-                raise CellError(f"cell {key!r}: {sentence(error)}") from error
+                mendable = isinstance(error, UserError | MissingExtra)
+                raise cell_error(key, sentence(error), mendable=mendable) from error
             finally:
                 self._rows = None
             self._commit(key, value, rows)

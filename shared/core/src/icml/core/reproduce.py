@@ -165,6 +165,8 @@ def _claim_lines(claim: Claim) -> Sequence[str]:
     from shutil import get_terminal_size
     from textwrap import wrap
 
-    interval = "" if claim.interval is None else " [{:.4g}, {:.4g}]".format(*claim.interval)
-    text = f"{claim.verdict}: {claim.statement} ({claim.value:.4g}{interval})"
+    from icml.core.report.numbers import with_interval
+
+    measured = with_interval(claim.value, claim.interval)
+    text = f"{claim.verdict}: {claim.statement} ({measured})"
     return wrap(text, get_terminal_size().columns, initial_indent="- ", subsequent_indent="  ")

@@ -12,7 +12,6 @@ from pathlib import Path
 from icml.core import installed
 from icml.core.errors import UserError
 from icml.core.reproduce import INTERRUPTED, ReproduceOptions, arguments, failed
-from icml.core.summary import read_summary
 
 # -P keeps the current folder off sys.path, as the `icml` script does.
 ICML = (sys.executable, "-P", "-m", "icml.core.cli")
@@ -110,6 +109,8 @@ def _outcome(folder: Path, status: int) -> str:
         return "could not run: see its message above"
     if status not in {0, 1} or not _finished(folder):
         return f"crashed (exit status {status})"
+    from icml.core.summary import read_summary
+
     summary = read_summary(folder)
     if wrong := failed(summary):
         return f"required claims FAILED: {', '.join(claim.id for claim in wrong)}"

@@ -31,8 +31,17 @@ ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "OPENBLAS_NUM_THRE
 _SPAWN = multiprocessing.get_context("spawn")
 
 
-class CellError(UserError):
+class CellError(RuntimeError):
     """A cell of an experiment failed; the message names it, the cause has the full traceback."""
+
+
+class CellUserError(CellError, UserError):
+    """A cell failed over something that the user can mend: memory, bad input, a missing extra."""
+
+
+def cell_error(key: str, message: str, *, mendable: bool) -> CellError:
+    """Return the error of a cell: a :class:`UserError` too if the user can mend it."""
+    return (CellUserError if mendable else CellError)(f"cell {key!r}: {message}")
 
 
 class WorkerTraceback(Exception):
@@ -154,10 +163,10 @@ class _Worker:
         try:
             reply = json.loads(self.pipe.recv_bytes())
         except (EOFError, OSError):
-            raise CellError(f"cell {self.key!r}: its process {self._death()}") from None
+            raise cell_error(self.key, f"its process {self._death()}", mendable=True) from None
         if "error" in reply:
             cause = WorkerTraceback(f"\n{reply['traceback']}")
-            raise CellError(f"cell {self.key!r}: {reply['error']}") from cause
+            raise cell_error(self.key, reply["error"], mendable=reply["mendable"]) from cause
         return Outcome(self.key, reply["value"], reply["rows"])
 
     def _death(self) -> str:
@@ -240,4 +249,8 @@ def _reply(job: bytes) -> dict[str, Any]:
             torch.set_num_threads(1)
         return {"value": to_json(fn(*args, log=log), "its result"), "rows": rows}
     except (Exception, SystemExit) as error:
-        return {"error": sentence(error), "traceback": traceback.format_exc()}
+        return {
+            "error": sentence(error),
+            "mendable": isinstance(error, UserError | MissingExtra),
+            "traceback": traceback.format_exc(),
+        }

@@ -67,7 +67,7 @@ def deterministic(seed: int) -> Generator[None]:
     """Run a block with seeded generators and deterministic algorithms only.
 
     Sets and, on leaving, restores: the global generators of ``random``, numpy and torch (CPU and
-    every CUDA device); ``torch.use_deterministic_algorithms``; cuDNN's benchmark flag; and
+    every CUDA device); ``torch.set_deterministic_debug_mode``; cuDNN's benchmark flag; and
     ``CUBLAS_WORKSPACE_CONFIG``, which cuBLAS reads at its first use only, so enter before that.
     An operation without a deterministic version raises RuntimeError. The state of an MPS
     generator is set but not restored; the number of CPU threads, which may change sums, is left
@@ -78,24 +78,25 @@ def deterministic(seed: int) -> Generator[None]:
     """
     if not 0 <= seed < 2**32:
         raise ValueError(f"seed must be in [0, 2**32), got {seed}")
-    states = random.getstate(), np.random.get_state()  # noqa: NPY002 - the global one is the point
-    strict = torch.are_deterministic_algorithms_enabled()
-    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    states = random.getstate(), np.random.get_state()
+    mode = torch.get_deterministic_debug_mode()
     benchmark = torch.backends.cudnn.benchmark
     workspace = os.environ.get("CUBLAS_WORKSPACE_CONFIG")
     with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
         try:
             os.environ["CUBLAS_WORKSPACE_CONFIG"] = ":4096:8"  # NVIDIA's value for determinism
             torch.backends.cudnn.benchmark = False
-            torch.use_deterministic_algorithms(True)
+            # Same switch as use_deterministic_algorithms, which also imports torch's compiler:
+            # 8 s of CPU time.
+            torch.set_deterministic_debug_mode("error")
             random.seed(seed)
-            np.random.seed(seed)  # noqa: NPY002
+            np.random.seed(seed)
             torch.manual_seed(seed)
             yield
         finally:
             random.setstate(states[0])
-            np.random.set_state(states[1])  # noqa: NPY002
-            torch.use_deterministic_algorithms(strict, warn_only=warn_only)
+            np.random.set_state(states[1])
+            torch.set_deterministic_debug_mode(mode)
             torch.backends.cudnn.benchmark = benchmark
             del os.environ["CUBLAS_WORKSPACE_CONFIG"]
             if workspace is not None:

@@ -191,7 +191,7 @@ def _has_plain_head(model: nn.Module) -> bool:
     return model.config.model_type in PLAIN_HEAD
 
 
-def _from_hidden(  # noqa: PLR0917 - private half of `sequence`, same arguments
+def _from_hidden(
     model: Any,
     ids: Tensor,
     targets: Tensor,

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from icml.core.errors import require
 
-__all__ = ["SPECIAL_TOKENS", "CausalOutput", "TinyGPT", "causal_lm", "word_tokenizer"]
+__all__ = ["SPECIAL_TOKENS", "Cache", "CausalOutput", "TinyGPT", "causal_lm", "word_tokenizer"]
 
 SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """The first tokens of every vocabulary of ours: ids 0, 1, 2, 3."""
@@ -31,6 +31,31 @@ class CausalOutput(NamedTuple):
     """``(batch, tokens, vocabulary)``: entry t scores the token at t + 1."""
 
 
+class Cache(NamedTuple):
+    """Keys and values of the tokens that a `TinyGPT` has seen; rows may differ in length."""
+
+    lengths: Tensor
+    """``(batch,)`` tokens held a row. Set it back to drop a row's last tokens, padding say."""
+    blocks: list[tuple[Tensor, ...]]
+    """Keys and values a block, each ``(batch, heads, longest length, d / heads)``."""
+
+
+class _Kept(NamedTuple):
+    """One block's part of a cache, and where the new tokens go."""
+
+    positions: Tensor
+    keys: Tensor
+    values: Tensor
+
+    def extend(self, key: Tensor, value: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Store the new tokens; return all keys, all values, and which of them each may see."""
+        index = self.positions[:, None, :, None].expand_as(key)
+        self.keys.scatter_(2, index, key)
+        self.values.scatter_(2, index, value)
+        places = torch.arange(self.keys.shape[2], device=key.device)
+        return self.keys, self.values, places <= self.positions[:, None, :, None]
+
+
 class TinyGPT(nn.Module):
     """A pre-norm transformer decoder with learned positions and an untied output layer.
 
@@ -41,7 +66,7 @@ class TinyGPT(nn.Module):
         torch.Size([1, 3, 10])
     """
 
-    def __init__(  # noqa: PLR0917 (sizes, each with a default)
+    def __init__(
         self,
         vocab: int,
         d: int = 48,
@@ -64,40 +89,60 @@ class TinyGPT(nn.Module):
             ValueError: If a size is not positive or ``d`` is not a multiple of ``heads``.
         """
         super().__init__()
-        sizes = {"vocab": vocab, "d": d, "layers": layers, "heads": heads, "ctx": ctx}
-        for name, size in sizes.items():
-            if size < 1:
-                raise ValueError(f"{name} must be at least 1, got {size}")
+        if min(vocab, d, layers, heads, ctx) < 1:
+            sizes = f"{vocab=} {d=} {layers=} {heads=} {ctx=}"
+            raise ValueError(f"all sizes must be at least 1, got {sizes}")
         if d % heads:
             raise ValueError(f"d must be a multiple of heads, got d={d} and heads={heads}")
-        self.ctx = ctx
+        self.ctx, self.heads = ctx, heads
         # Layers draw their weights from the global generator unless they are built empty.
         with torch.device("meta"):
             self.token_embedding = nn.Embedding(vocab, d)
             self.position_embedding = nn.Embedding(ctx, d)
-            self.blocks = nn.Sequential(*(_Block(d, heads) for _ in range(layers)))
+            self.blocks = nn.ModuleList(_Block(d, heads) for _ in range(layers))
             self.norm = nn.LayerNorm(d)
             self.lm_head = nn.Linear(d, vocab, bias=False)
         self.to_empty(device="cpu")
         self._initialise(torch.Generator().manual_seed(seed))
 
-    def forward(self, ids: Tensor) -> CausalOutput:
+    def forward(self, ids: Tensor, *, cache: Cache | None = None) -> CausalOutput:
         """Score every next token.
 
         Args:
             ids: ``(batch, tokens)`` token ids. Padding belongs on the right: a position sees
                 itself and those before it, so padded tails change nothing before them.
+            cache: Made by `new_cache`: ``ids`` then continue what it holds, and it is extended.
 
         Raises:
             ValueError: If ``ids`` is not 2-D or longer than ``ctx``.
         """
         if ids.dim() != 2:
             raise ValueError(f"ids must be 2-D (batch, tokens), got {tuple(ids.shape)}")
-        if ids.shape[1] > self.ctx:
-            raise ValueError(f"a sequence has {ids.shape[1]} tokens, the model's ctx is {self.ctx}")
         positions = torch.arange(ids.shape[1], device=ids.device)
+        if cache is not None:
+            positions = cache.lengths[:, None] + positions
+        elif ids.shape[1] > self.ctx:
+            raise ValueError(f"a sequence has {ids.shape[1]} tokens, the model's ctx is {self.ctx}")
         hidden = self.token_embedding(ids) + self.position_embedding(positions)
-        return CausalOutput(self.lm_head(self.norm(self.blocks(hidden))))
+        for number, block in enumerate(self.blocks):
+            kept = None if cache is None else _Kept(positions, *cache.blocks[number])
+            hidden = block(hidden, kept)
+        if cache is not None:
+            cache.lengths.add_(ids.shape[1])
+        return CausalOutput(self.lm_head(self.norm(hidden)))
+
+    def new_cache(self, batch: int, length: int) -> Cache:
+        """Return an empty key-value cache for ``batch`` sequences of up to ``length`` tokens.
+
+        Raises:
+            ValueError: If ``length`` is beyond ``ctx``.
+        """
+        if length > self.ctx:
+            raise ValueError(f"a sequence has {length} tokens, the model's ctx is {self.ctx}")
+        weight = self.lm_head.weight
+        shape = (batch, self.heads, length, weight.shape[1] // self.heads)
+        lengths = torch.zeros(batch, dtype=torch.long, device=weight.device)
+        return Cache(lengths, [tuple(weight.new_zeros(2, *shape)) for _ in self.blocks])
 
     @torch.no_grad()
     def _initialise(self, generator: torch.Generator) -> None:
@@ -126,12 +171,16 @@ class _Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(d)
         self.mlp = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
 
-    def forward(self, hidden: Tensor) -> Tensor:
+    def forward(self, hidden: Tensor, kept: _Kept | None = None) -> Tensor:
         batch, tokens, d = hidden.shape
         projected = self.query_key_value(self.attention_norm(hidden))
         heads = projected.view(batch, tokens, 3, self.heads, d // self.heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        if kept is None:
+            mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
+        else:
+            key, value, mask = kept.extend(key, value)
+            mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=mask)
         hidden = hidden + self.attention_out(mixed.transpose(1, 2).reshape(batch, tokens, d))
         return hidden + self.mlp(self.mlp_norm(hidden))
 
@@ -166,7 +215,7 @@ def word_tokenizer(words: Sequence[str]) -> Any:
     )
 
 
-def causal_lm(  # noqa: PLR0917 (sizes, each with a default)
+def causal_lm(
     vocab: int, d: int = 64, layers: int = 2, heads: int = 4, ctx: int = 256, seed: int = 0
 ) -> nn.Module:
     """Build a random Llama with tied embeddings in float32 (86 k parameters at vocab 65).

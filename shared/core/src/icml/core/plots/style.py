@@ -7,9 +7,9 @@ import io
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
-from xml.sax.saxutils import quoteattr
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -150,9 +150,9 @@ class Plot:
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
         with look():
             self.draw(width).savefig(text, format="svg", metadata=nothing)
-        label = quoteattr(f"{self.title}. {self.alt}")
+        label = escape(f"{self.title}. {self.alt}")
         lines = [line.rstrip() for line in text.getvalue().splitlines()]
-        return "\n".join([*lines, ""]).replace("<svg ", f'<svg role="img" aria-label={label} ', 1)
+        return "\n".join([*lines, ""]).replace("<svg ", f'<svg role="img" aria-label="{label}" ', 1)
 
     def save(self, folder: Path, name: str) -> None:
         """Write ``<name>.svg``, ``<name>.narrow.svg`` (for phones) and ``<name>.csv``."""

@@ -101,7 +101,7 @@ def duration(seconds: float) -> str:
     """Write a time span.
 
     Example:
-        >>> duration(4.21), duration(252), duration(7300)
+        >>> duration(4.21), duration(252), duration(7320)
         ('4.2 s', '4 min 12 s', '2 h 2 min')
     """
     if seconds < 59.95:

@@ -10,13 +10,11 @@ from urllib.parse import quote
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
-from pydantic import ValidationError
 
-from icml.core.errors import UserError
 from icml.core.journal import write_atomic
 from icml.core.report import numbers
 from icml.core.report.views import Card, Verdict, drawing, flatten, grid, with_unit
-from icml.core.summary import Summary
+from icml.core.summary import read_summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -73,23 +71,6 @@ def write_index(run_dirs: Sequence[Path], out: Path) -> Path:
     cards = [Card.of(folder, summary, link) for folder, summary, link in entries]
     write_atomic(out, _render("index.html.j2", cards=cards))
     return out
-
-
-def read_summary(run_dir: Path) -> Summary:
-    """Return what a finished run says.
-
-    Raises:
-        UserError: If there is no summary, or it can't be read.
-    """
-    path = run_dir / "summary.json"
-    try:
-        return Summary.model_validate_json(path.read_bytes())
-    except FileNotFoundError:
-        raise UserError(f"{run_dir} holds no finished run: {path} is missing") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(map(str, first["loc"])) or "the file"
-        raise UserError(f"{path} can't be read: {place}: {first['msg']}") from error
 
 
 def _render(template: str, **values: object) -> str:

@@ -18,35 +18,24 @@ from icml.core.summary import Claim, Figure, Summary, Table
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome of a run in a sentence or two."""
+    """The outcome of a run in words."""
 
     failed: list[Claim]
-    required: str
-    reported: str
+    """Required claims that don't hold."""
+    words: str
 
     @classmethod
     def of(cls, claims: Sequence[Claim]) -> Verdict:
         """Count the claims of either kind."""
-        required = [claim for claim in claims if claim.kind == "required"]
-        reported = [claim for claim in claims if claim.kind == "reported"]
-        return cls(
-            failed=[claim for claim in required if not claim.holds],
-            required=_tally(required, "required claim", ("holds", "hold"), "failed"),
-            reported=_tally(
-                reported, "reported claim", ("is supported", "are supported"), "not at this scale"
-            ),
-        )
-
-
-def _tally(claims: Sequence[Claim], noun: str, verbs: tuple[str, str], else_: str) -> str:
-    good, total = sum(claim.holds for claim in claims), len(claims)
-    if not total:
-        return f"No {noun}."
-    if total == 1:
-        return f"The {noun} {verbs[0] if good else else_.replace('not', 'is not supported')}."
-    if good == total:
-        return f"{'Both' if total == 2 else f'All {total}'} {noun}s {verbs[1]}."
-    return f"{good} of {total} {noun}s {verbs[good != 1]}, {total - good} {else_}."
+        required = [claim.holds for claim in claims if claim.kind == "required"]
+        reported = [claim.holds for claim in claims if claim.kind == "reported"]
+        counts = [
+            (required, "Required claims that hold"),
+            (reported, "Reported claims supported at this scale"),
+        ]
+        words = [f"{what}: {sum(holds)} of {len(holds)}." for holds, what in counts if holds]
+        failed = [claim for claim in claims if claim.kind == "required" and not claim.holds]
+        return cls(failed, " ".join(words))
 
 
 @dataclass(frozen=True)

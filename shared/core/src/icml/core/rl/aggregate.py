@@ -42,6 +42,7 @@ def aggregate_loss(
             another mode, or the tensors are not 2-D of one shape.
 
     Example:
+        >>> import torch
         >>> losses = torch.tensor([[1.0, 2.0], [6.0, 0.0]])
         >>> mask = torch.tensor([[1, 1], [1, 0]])
         >>> aggregate_loss(losses, mask, "token_mean")

@@ -53,29 +53,90 @@ def group_ids_from_size(n: int, group_size: int) -> Tensor:
     return torch.arange(n) // group_size
 
 
-def _check(x: Tensor, groups: Tensor) -> None:
+def _check(x: Tensor, groups: Tensor | int) -> None:
     if x.ndim not in (1, 2):
         raise ValueError(f"values must be (samples,) or (samples, rewards), got {tuple(x.shape)}")
+    if isinstance(groups, int):
+        if groups < 1 or len(x) % groups:
+            raise ValueError(f"cannot cut {len(x)} samples into groups of {groups}")
+        return
     if groups.shape != x.shape[:1]:
         raise ValueError(f"groups must hold one id a sample ({len(x)},), got {tuple(groups.shape)}")
     if groups.is_floating_point() or groups.is_complex() or groups.dtype == torch.bool:
         raise ValueError(f"groups must be integers, got {groups.dtype}")
 
 
-def _lowest(x: Tensor, present: Tensor, index: Tensor, n_groups: int) -> Tensor:
-    """Each sample's group minimum over the present values (0 where there are none)."""
-    spread = index.view(-1, *[1] * (x.ndim - 1)).expand_as(x)
-    lowest = x.new_full((n_groups, *x.shape[1:]), torch.inf)
-    lowest = lowest.scatter_reduce(0, spread, x.masked_fill(~present, torch.inf), "amin")
-    return torch.where(lowest == torch.inf, 0.0, lowest)[index]
+class _Runs:
+    """Groups of one size that lie next to each other: views, no index."""
+
+    def __init__(self, group_size: int) -> None:
+        self._size = group_size
+
+    def lowest(self, x: Tensor) -> Tensor:
+        return self._view(x).amin(1)
+
+    def total(self, x: Tensor) -> Tensor:
+        return self._view(x).sum(1)
+
+    def spread(self, per_group: Tensor) -> Tensor:
+        tail = per_group.shape[1:]
+        # repeat_interleave does the same at several times the cost.
+        return per_group.unsqueeze(1).expand(-1, self._size, *tail).reshape(-1, *tail)
+
+    def _view(self, x: Tensor) -> Tensor:
+        return x.reshape(len(x) // self._size, self._size, *x.shape[1:])
 
 
-def _total(x: Tensor, index: Tensor, n_groups: int) -> Tensor:
-    """Each sample's group sum."""
-    return x.new_zeros((n_groups, *x.shape[1:])).index_add(0, index, x)[index]
+class _Ids:
+    """Groups of any sizes in any order."""
+
+    def __init__(self, groups: Tensor) -> None:
+        ids, self._index = torch.unique(groups, return_inverse=True)
+        self._count = len(ids)
+
+    def lowest(self, x: Tensor) -> Tensor:
+        index = self._index.view(-1, *[1] * (x.ndim - 1)).expand_as(x)
+        start = x.new_full((self._count, *x.shape[1:]), torch.inf)
+        return start.scatter_reduce(0, index, x, "amin")
+
+    def total(self, x: Tensor) -> Tensor:
+        return x.new_zeros((self._count, *x.shape[1:])).index_add(0, self._index, x)
+
+    def spread(self, per_group: Tensor) -> Tensor:
+        return per_group[self._index]
 
 
-def group_stats(x: Tensor, groups: Tensor) -> GroupStats:
+def _layout(groups: Tensor | int) -> _Runs | _Ids:
+    return _Runs(groups) if isinstance(groups, int) else _Ids(groups)
+
+
+def _missing(x: Tensor) -> Tensor | None:
+    """Where ``x`` is NaN; None if nowhere: most batches miss nothing, and half the work is saved.
+
+    A sum is NaN if one of its terms is (or if infinities cancel, which costs only time).
+    """
+    return x.isnan() if bool(x.detach().sum().isnan()) else None
+
+
+def _fill(x: Tensor, missing: Tensor | None, value: float) -> Tensor:
+    return x if missing is None else torch.where(missing, value, x)
+
+
+def _lowest(x: Tensor, missing: Tensor | None, layout: _Runs | _Ids) -> Tensor:
+    """Each group's minimum over the present values (0 where there are none)."""
+    lowest = layout.lowest(_fill(x, missing, torch.inf))
+    return lowest if missing is None else lowest.masked_fill(lowest == torch.inf, 0.0)
+
+
+def _count(x: Tensor, missing: Tensor | None, layout: _Runs | _Ids) -> Tensor:
+    """Each group's number of present values, of a shape that broadcasts with its statistics."""
+    if missing is not None:
+        return layout.total((~missing).long())
+    sizes = layout.total(torch.ones(len(x), dtype=torch.int64, device=x.device))
+    return sizes.view(-1, *[1] * (x.ndim - 1))
+
+
+def group_stats(x: Tensor, groups: Tensor | int) -> GroupStats:
     """Mean, unbiased standard deviation and count of each sample's group.
 
     Values are taken relative to their group's minimum before they are summed, and the variance in
@@ -84,7 +145,8 @@ def group_stats(x: Tensor, groups: Tensor) -> GroupStats:
 
     Args:
         x: Finite values, ``(samples,)`` or ``(samples, rewards)``; NaN is missing.
-        groups: Integer group ids, ``(samples,)``.
+        groups: Integer group ids, ``(samples,)``; or the size of groups that lie in runs of that
+            many samples, which is several times faster than their ids.
 
     Returns:
         Statistics per *sample* (already scattered back), each of the shape of ``x``.
@@ -98,25 +160,32 @@ def group_stats(x: Tensor, groups: Tensor) -> GroupStats:
     """
     _check(x, groups)
     x = at_least_float32(x)
-    ids, index = torch.unique(groups, return_inverse=True)
-    present = ~x.isnan()
+    layout = _layout(groups)
+    missing = _missing(x)
     # The reference is a constant to autograd: no statistic below depends on which one is chosen.
-    reference = _lowest(x.detach(), present, index, len(ids))
-    above = torch.where(present, x - reference, 0.0)
-    count = _total(present.long(), index, len(ids))
-    mean_above = _total(above, index, len(ids)) / count.clamp(min=1)
-    deviation = torch.where(present, above - mean_above, 0.0)
-    variance = _total(deviation.square(), index, len(ids)) / (count - 1).clamp(min=1)
+    reference = _lowest(x.detach(), missing, layout)
+    above = _fill(x - layout.spread(reference), missing, 0.0)
+    count = _count(x, missing, layout)
+    mean_above = layout.total(above) / count.clamp(min=1)
+    deviation = _fill(above - layout.spread(mean_above), missing, 0.0)
+    variance = layout.total(deviation.square()) / (count - 1).clamp(min=1)
     # sqrt has an infinite slope at 0, which would turn the gradient into NaN.
-    spread = variance > 0
-    std = torch.where(spread, torch.where(spread, variance, 1.0).sqrt(), 0.0)
-    mean = torch.where(count > 0, reference + mean_above, torch.nan)
-    return GroupStats(mean, std, count, torch.where(present, deviation, torch.nan))
+    differs = variance > 0
+    std = torch.where(differs, torch.where(differs, variance, 1.0).sqrt(), 0.0)
+    mean = reference + mean_above
+    if missing is not None:
+        mean = torch.where(count > 0, mean, torch.nan)
+    return GroupStats(
+        layout.spread(mean),
+        layout.spread(std),
+        layout.spread(count).expand_as(x),
+        _fill(deviation, missing, torch.nan),
+    )
 
 
 def group_advantage(
     rewards: Tensor,
-    groups: Tensor,
+    groups: Tensor | int,
     *,
     scale: Literal["group", "batch", "none"] = "group",
     leave_one_out: bool = False,
@@ -127,7 +196,7 @@ def group_advantage(
 
     Args:
         rewards: One reward a sample, ``(samples,)``; NaN is missing.
-        groups: Integer group ids, ``(samples,)``.
+        groups: Integer group ids, ``(samples,)``, or the size of groups in runs.
         scale: Whose unbiased standard deviation divides: the group's (GRPO), that of all rewards
             of the batch, or nothing's (Dr. GRPO).
         leave_one_out: The mean is that of the *other* members (RLOO); the scale stays as it is.
@@ -177,7 +246,7 @@ def _divide(numerator: Tensor, denominator: Tensor) -> Tensor:
     return torch.where(positive, numerator / torch.where(positive, denominator, 1.0), 0.0)
 
 
-def informative_groups(rewards: Tensor, groups: Tensor) -> Tensor:
+def informative_groups(rewards: Tensor, groups: Tensor | int) -> Tensor:
     """Tell which samples stand in a group that carries any learning signal (dynamic sampling).
 
     A group does if at least one reward takes two different values in it. Each reward is judged on
@@ -186,7 +255,7 @@ def informative_groups(rewards: Tensor, groups: Tensor) -> Tensor:
 
     Args:
         rewards: ``(samples, rewards)`` or ``(samples,)``; NaN is missing and not a value.
-        groups: Integer group ids, ``(samples,)``.
+        groups: Integer group ids, ``(samples,)``, or the size of groups in runs.
 
     Returns:
         Booleans per sample, ``(samples,)``, equal within a group.
@@ -201,7 +270,9 @@ def informative_groups(rewards: Tensor, groups: Tensor) -> Tensor:
     """
     _check(rewards, groups)
     table = at_least_float32(rewards if rewards.ndim == 2 else rewards[:, None])
-    ids, index = torch.unique(groups, return_inverse=True)
-    present = ~table.isnan()
-    differs = present & (table != _lowest(table, present, index, len(ids)))
-    return _total(differs.long(), index, len(ids)).sum(1) > 0
+    layout = _layout(groups)
+    missing = _missing(table)
+    differs = table != layout.spread(_lowest(table, missing, layout))
+    if missing is not None:
+        differs &= ~missing
+    return layout.spread(layout.total(differs.long())).sum(1) > 0

@@ -21,7 +21,7 @@ Kind = Literal["reinforce", "ppo_clip", "gspo", "cispo", "sapo", "dual_clip"]
 # ignores it. verl clamps the log ratio at the same value.
 MAX_LOG_RATIO = 20.0
 CLIP = 0.2  # PPO's epsilon (arXiv 1707.06347)
-CISPO_CAP = 5.0  # TRL's recommended epsilon_high for CISPO (arXiv 2506.13585)
+CISPO_CAP = 5.0  # the value TRL's GRPOConfig recommends for CISPO
 DUAL_CLIP_CAP = 3.0  # verl's clip_ratio_c (arXiv 1912.09729)
 SAPO_TEMPERATURE_UP = 1.0  # arXiv 2511.20347, for advantages > 0
 SAPO_TEMPERATURE_DOWN = 1.05  # arXiv 2511.20347, for the others

@@ -1,14 +1,15 @@
 """Draw completions from a causal model and score them, prompts of any lengths in one batch.
 
 A row is a prompt, its completion without a gap, then padding on the right, which a causal model
-cannot see: no attention mask, no position ids, any model with ``model(ids).logits``. There is no
-key-value cache: below some 40 tokens a forward pass over the whole row costs less than one.
+cannot see: no attention mask, no position ids, any model with ``model(ids).logits``. A model that
+offers ``new_cache`` as `icml.core.models.tiny.TinyGPT` does is asked for new tokens only; any other
+for the whole row, which costs little in completions of a few dozen tokens.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -94,17 +95,16 @@ def sample(
     uniforms = torch.rand(len(prompts), max_new_tokens, generator=generator).to(device)
     columns: list[tuple[Tensor, ...]] = []
     live = torch.ones(len(prompts), dtype=torch.bool, device=device)
-    rows = _join(prompt_ids, lengths, torch.full_like(uniforms, _PAD, dtype=torch.long))
+    reader = _cached_reader if hasattr(model, "new_cache") else _whole_row_reader
+    read = reader(model, prompt_ids, lengths, max_new_tokens)
+    token = None
     for step in range(max_new_tokens):
-        logits = model(rows[:, : prompt_ids.shape[1] + step]).logits
-        nth = (lengths + step - 1)[:, None, None].expand(-1, 1, logits.shape[-1])
-        last = logits.gather(1, nth).float()
-        probabilities = (last[:, 0] / temperature).softmax(-1)
+        logits = read(token).float()
+        probabilities = (logits / temperature).softmax(-1)
         token = _inverse_cdf(probabilities, uniforms[:, step]).masked_fill(~live, _PAD)
-        logp = logprobs.selected(last, token[:, None], temperature=temperature)[:, 0]
-        entropy = logprobs.entropy(last, temperature=temperature)[:, 0]
+        logp = logprobs.selected(logits, token, temperature=temperature)
+        entropy = logprobs.entropy(logits, temperature=temperature)
         columns.append((token, live, logp * live, entropy * live))
-        rows.scatter_(1, (lengths + step)[:, None], token[:, None])
         live = live & (token != eos_id)
         if not live.any():
             break
@@ -146,6 +146,44 @@ def _join(prompt_ids: Tensor, lengths: Tensor, completion_ids: Tensor) -> Tensor
     rows = torch.cat([prompt_ids, torch.full_like(completion_ids, _PAD)], dim=1)
     tokens = torch.arange(completion_ids.shape[1], device=rows.device)
     return rows.scatter_(1, lengths[:, None] + tokens, completion_ids)
+
+
+Reader = Callable[[Tensor | None], Tensor]
+"""Takes each row's newest token, None before the first; gives its logits of the next one."""
+
+
+def _whole_row_reader(model: nn.Module, prompt_ids: Tensor, lengths: Tensor, room: int) -> Reader:
+    n, longest = prompt_ids.shape
+    rows = torch.cat([prompt_ids, prompt_ids.new_full((n, room - 1), _PAD)], dim=1)
+    drawn = -1
+
+    def read(token: Tensor | None) -> Tensor:
+        nonlocal drawn
+        if token is not None:
+            rows.scatter_(1, (lengths + drawn)[:, None], token[:, None])
+        drawn += 1
+        return _nth(model(rows[:, : longest + drawn]).logits, lengths + drawn - 1)
+
+    return read
+
+
+def _cached_reader(model: Any, prompt_ids: Tensor, lengths: Tensor, room: int) -> Reader:
+    # The last token that is drawn is never read.
+    cache = model.new_cache(len(prompt_ids), prompt_ids.shape[1] + room - 1)
+
+    def read(token: Tensor | None) -> Tensor:
+        if token is not None:
+            return model(token[:, None], cache=cache).logits[:, 0]
+        logits = model(prompt_ids, cache=cache).logits
+        cache.lengths.copy_(lengths)  # padding is overwritten by what is drawn
+        return _nth(logits, lengths - 1)
+
+    return read
+
+
+def _nth(logits: Tensor, positions: Tensor) -> Tensor:
+    """Pick one position a row: ``(n, tokens, vocabulary)`` to ``(n, vocabulary)``."""
+    return logits[torch.arange(len(logits), device=logits.device), positions]
 
 
 def _inverse_cdf(probabilities: Tensor, uniforms: Tensor) -> Tensor:
