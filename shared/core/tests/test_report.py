@@ -47,7 +47,7 @@ def summary(**changes) -> Summary:
             Table(
                 name="rates",
                 caption="Area at every rate.",
-                columns=["method", "rate", "area", "area_low", "area_high", "best"],
+                columns=["method", "rate", "area", "area low", "area high", "best"],
                 rows=[["GRPO", 3e-4, 0.31, 0.25, 0.37, None], ["GDPO", 1e-3, 0.61, 0.5, 0.7, True]],
             )
         ],
@@ -234,7 +234,7 @@ def test_a_run_without_claims_figures_tables_or_notes_has_a_page_too(tmp_path):
 
 
 def test_a_table_without_rows_keeps_its_headers(tmp_path):
-    table = Table(name="t", caption="c", columns=["a", "a_low", "a_high"], rows=[])
+    table = Table(name="t", caption="c", columns=["a", "a low", "a high"], rows=[])
     assert page(tmp_path, tables=[table]).text("th") == ["a"]
 
 

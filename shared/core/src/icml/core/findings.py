@@ -79,6 +79,8 @@ class Findings:
     def table(self, name: str, rows: Sequence[Mapping[str, Cell]], *, caption: str) -> None:
         """Add a table; the keys of its first row are the columns.
 
+        The report shows the columns ``x``, ``x low`` and ``x high`` as one, with an interval.
+
         Raises:
             ValueError: If the name is taken, there is no row, or a row has other keys.
             TypeError: If a cell is not a string, number, boolean or None.

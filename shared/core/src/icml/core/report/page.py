@@ -23,7 +23,7 @@ def write_report(run_dir: Path) -> Path:
     """Write ``report.html`` of a finished run; it reads ``summary.json`` and ``figures/`` only.
 
     The page holds everything it shows: no script, nothing loaded. In a table, the columns
-    ``name``, ``name_low`` and ``name_high`` are shown as one, as ``0.283 [0.229, 0.337]``.
+    ``name``, ``name low`` and ``name high`` are shown as one, as ``0.283 [0.229, 0.337]``.
 
     Args:
         run_dir: Folder of the run.

@@ -107,12 +107,12 @@ class Grid(NamedTuple):
 
 
 def grid(table: Table) -> Grid:
-    """Join each column with its ``_low`` and ``_high`` and write all cells as texts."""
+    """Join each column ``x`` with its ``x low`` and ``x high`` and write all cells as texts."""
     cells = dict(zip(table.columns, zip(*table.rows, strict=True), strict=False))
     bounds = {
-        name: (f"{name}_low", f"{name}_high")
+        name: (f"{name} low", f"{name} high")
         for name in table.columns
-        if {f"{name}_low", f"{name}_high"} <= set(table.columns)
+        if {f"{name} low", f"{name} high"} <= set(table.columns)
     }
     hidden = {bound for pair in bounds.values() for bound in pair}
     columns = []
