@@ -16,8 +16,9 @@ CORRECTNESS_MARGIN = 0.1  # of a range of 6
 
 def judge(run: Run, comparison: Comparison) -> None:
     """Add all that follows from the training runs to the run's findings."""
-    _say_how_format_fares(run, comparison)
-    _say_what_rebalances(run, comparison)
+    _claim_format(run, comparison)
+    _claim_rebalancing(run, comparison)
+    _show_tables(run, comparison)
     _draw(run, comparison)
     _say_what_is_not_shown(run, comparison)
 
@@ -32,7 +33,7 @@ def selection_score(metrics: Mapping[str, float]) -> float:
     return metrics[FORMAT] + (metrics[CORRECTNESS] + 3.0) / 6.0
 
 
-def _say_how_format_fares(run: Run, comparison: Comparison) -> None:
+def _claim_format(run: Run, comparison: Comparison) -> None:
     gain = comparison.differences["gdpo", FORMAT]
     interval = _paired(comparison, "gdpo", FORMAT)
     cost = _paired(comparison, "gdpo", CORRECTNESS)
@@ -49,6 +50,9 @@ def _say_how_format_fares(run: Run, comparison: Comparison) -> None:
         paper="correct format in tool calling, Qwen2.5-1.5B: 80.66 % with GDPO, 76.33 % with GRPO "
         "(as quoted in verl-project/verl#5409)",
     )
+
+
+def _show_tables(run: Run, comparison: Comparison) -> None:
     run.table(
         "at the best rates",
         _named(comparison.best_rows(FORMAT, CORRECTNESS, "last format", "last correctness")),
@@ -63,15 +67,26 @@ def _say_how_format_fares(run: Run, comparison: Comparison) -> None:
         "selection score is from other seeds.",
     )
     run.table(
+        "seed by seed",
+        _seed_rows(comparison),
+        caption="Format on each report seed, each arm at its best rate: AUC, and at the end.",
+    )
+    run.table(
         "GDPO less GRPO at one rate",
         [_row_at(comparison, rate) for rate in comparison.rates],
         caption="Paired differences where both arms share a rate, with 95 % t intervals: at one "
         "rate a difference may be nothing but a step size that suits one arm better.",
     )
+    run.table(
+        "format's share of the advantages",
+        [_share_row(comparison, arm) for arm in ARMS],
+        caption="Format's share of the summed absolute advantages in an arm's training batches, "
+        "computed in both ways on the same rewards; mean over iterations and seeds.",
+    )
 
 
-def _say_what_rebalances(run: Run, comparison: Comparison) -> None:
-    from icml.core.stats import paired_t_interval, t_interval
+def _claim_rebalancing(run: Run, comparison: Comparison) -> None:
+    from icml.core.stats import paired_t_interval
 
     by_grpo = comparison.values("grpo", "format share by GRPO")
     by_gdpo = comparison.values("grpo", "format share by GDPO")
@@ -84,19 +99,6 @@ def _say_what_rebalances(run: Run, comparison: Comparison) -> None:
         value=gain.estimate,
         interval=(gain.low, gain.high),
         holds=gain.low > 0,
-    )
-    rows = []
-    for arm in ARMS:
-        shares = {
-            by: t_interval(comparison.values(arm, f"format share by {by}")).estimate
-            for by in ("GRPO", "GDPO")
-        }
-        rows.append({"trained by": ARMS[arm], **{f"share by {by}": s for by, s in shares.items()}})
-    run.table(
-        "format's share of the advantages",
-        rows,
-        caption="Format's share of the summed absolute advantages in an arm's training batches, "
-        "computed in both ways on the same rewards; mean over iterations and seeds.",
     )
 
 
@@ -160,6 +162,28 @@ def _say_what_is_not_shown(run: Run, comparison: Comparison) -> None:
         "A factor such as 'n times faster' depends on the learning rate; the table of every rate "
         "shows by how much."
     )
+
+
+def _seed_rows(comparison: Comparison) -> list[dict[str, float]]:
+    columns = {
+        f"{ARMS[arm]}, {what}": comparison.values(arm, metric)
+        for arm in ARMS
+        for what, metric in (("AUC", FORMAT), ("end", "last format"))
+    }
+    return [
+        {"seed": seed, **{name: values[i] for name, values in columns.items()}}
+        for i, seed in enumerate(comparison.seeds)
+    ]
+
+
+def _share_row(comparison: Comparison, arm: str) -> dict[str, Any]:
+    from icml.core.stats import t_interval
+
+    shares = {
+        f"share by {by}": t_interval(comparison.values(arm, f"format share by {by}")).estimate
+        for by in ("GRPO", "GDPO")
+    }
+    return {"trained by": ARMS[arm], **shares}
 
 
 def _row_at(comparison: Comparison, rate: float) -> dict[str, float]:
