@@ -42,9 +42,11 @@ def test_the_smallest_run_makes_every_claim(tmp_path):
         "equals-trl": "required",
         "rebalancing": "required",
         "format-auc": "reported",
+        "format-share": "reported",
     }
     assert claims["distinct-advantages"].value == 10
     assert claims["equals-trl"].holds
+    assert claims["rebalancing"].value == 1.0
     # One rate is the edge of its grid.
     assert not claims["format-auc"].holds
     assert any("ends the grid" in note for note in summary.notes)

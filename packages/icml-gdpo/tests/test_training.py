@@ -3,6 +3,8 @@ from pathlib import Path
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from safetensors.torch import load_file
 
 from icml.core.errors import UserError
@@ -11,7 +13,7 @@ from icml.core.rl.batch import Batch
 from icml.gdpo.advantages import gdpo_advantages
 from icml.gdpo.reproduce import SIZES
 from icml.gdpo.tasks import CALLS, VOCABULARY
-from icml.gdpo.training import ADVANTAGES, evaluate, train_arm, warm_start
+from icml.gdpo.training import ADVANTAGES, evaluate, format_say, train_arm, warm_start
 
 SMALL = replace(
     SIZES["quick"], iterations=3, eval_every=2, prompts=4, group_size=4, width=16, sft_steps=4
@@ -45,6 +47,34 @@ def test_the_arms_give_the_advantages_worked_out_by_hand():
     torch.testing.assert_close(ADVANTAGES["grpo-weighted"](mixed), weighted)
     expected = gdpo_advantages(mixed.rewards, mixed.groups)
     assert torch.equal(ADVANTAGES["gdpo"](mixed), expected)
+
+
+def test_formats_say_worked_out_by_hand():
+    # Group 0: both vary, two of four completions each. GRPO's parts are |1/2| and |3| over one
+    # standard deviation, so format has 1/7; GDPO's are equal. Group 1: only correctness varies.
+    scores = torch.tensor(
+        [[1.0, 3.0], [1.0, -3.0], [0.0, 3.0], [0.0, -3.0]] + [[0.0, 3.0], [0.0, -3.0]] * 2
+    )
+    say = format_say(scores, torch.tensor([4, 4, 4, 4, 2, 2, 2, 2]))
+    assert (say.mixed, say.raised) == (1, 1)
+    alone = format_say(scores[:4], torch.zeros(4, dtype=torch.long))
+    assert alone.share_by_grpo == pytest.approx(1 / 7)
+    assert alone.share_by_gdpo == pytest.approx(1 / 2, rel=1e-3)  # eps of 1e-4 in the deviations
+    assert say.share_by_gdpo == pytest.approx(1 / 3, rel=1e-3)
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from([0.0, 1.0]), st.sampled_from([-3.0, -1.0, 1.0, 3.0])),
+        min_size=2,
+        max_size=8,
+    )
+)
+def test_format_never_has_less_say_by_gdpo_where_both_rewards_vary(rows):
+    # Unbiased variances of n completions: format at most n / (4 (n - 1)), correctness, in steps of
+    # 2, at least 4 / n, which is larger up to n = 14. Dividing by the deviations helps format.
+    say = format_say(torch.tensor(rows), torch.zeros(len(rows), dtype=torch.long))
+    assert say.raised == say.mixed
 
 
 def ignore(*_: object, **__: object) -> None:

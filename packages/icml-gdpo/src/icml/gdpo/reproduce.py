@@ -64,9 +64,9 @@ SIZES: Mapping[str, Config] = {
 def run_experiment(config: Config, run: Run) -> None:
     """Compute the run's tables, figures and claims."""
     run.seeds(config.report_seeds)
+    judge(run, _train(config, run))
     count_distinct_advantages(run)
     compare_with_trl(run)
-    judge(run, _train(config, run))
     if config != SIZES["default"]:
         run.note(
             f"This is a small run ({len(config.report_seeds)} seeds, {config.iterations} "

@@ -16,8 +16,9 @@ CORRECTNESS_MARGIN = 0.1  # of a range of 6
 
 def judge(run: Run, comparison: Comparison) -> None:
     """Add all that follows from the training runs to the run's findings."""
-    _say_how_format_fares(run, comparison)
-    _say_what_rebalances(run, comparison)
+    _claim_format(run, comparison)
+    _claim_rebalancing(run, comparison)
+    _show_tables(run, comparison)
     _draw(run, comparison)
     _say_what_is_not_shown(run, comparison)
 
@@ -32,7 +33,7 @@ def selection_score(metrics: Mapping[str, float]) -> float:
     return metrics[FORMAT] + (metrics[CORRECTNESS] + 3.0) / 6.0
 
 
-def _say_how_format_fares(run: Run, comparison: Comparison) -> None:
+def _claim_format(run: Run, comparison: Comparison) -> None:
     gain = comparison.differences["gdpo", FORMAT]
     interval = _paired(comparison, "gdpo", FORMAT)
     cost = _paired(comparison, "gdpo", CORRECTNESS)
@@ -49,6 +50,9 @@ def _say_how_format_fares(run: Run, comparison: Comparison) -> None:
         paper="correct format in tool calling, Qwen2.5-1.5B: 80.66 % with GDPO, 76.33 % with GRPO "
         "(as quoted in verl-project/verl#5409)",
     )
+
+
+def _show_tables(run: Run, comparison: Comparison) -> None:
     run.table(
         "at the best rates",
         _named(comparison.best_rows(FORMAT, CORRECTNESS, "last format", "last correctness")),
@@ -63,15 +67,89 @@ def _say_how_format_fares(run: Run, comparison: Comparison) -> None:
         "selection score is from other seeds.",
     )
     run.table(
+        "seed by seed",
+        _seed_rows(comparison),
+        caption="Format on each report seed, each arm at its best rate: AUC, and at the end.",
+    )
+    run.table(
         "GDPO less GRPO at one rate",
         [_row_at(comparison, rate) for rate in comparison.rates],
         caption="Paired differences where both arms share a rate, with 95 % t intervals: at one "
         "rate a difference may be nothing but a step size that suits one arm better.",
     )
+    run.table(
+        "format's share of the advantages",
+        [_share_row(comparison, arm) for arm in ARMS],
+        caption="Format's share of the summed absolute advantages in an arm's training batches, "
+        "computed in both ways on the same rewards; mean over iterations and seeds.",
+    )
 
 
-def _say_what_rebalances(run: Run, comparison: Comparison) -> None:
-    from icml.core.stats import paired_t_interval, t_interval
+def _claim_rebalancing(run: Run, comparison: Comparison) -> None:
+    from icml.core.stats import paired_t_interval
+
+    metrics = [each for runs in comparison.report.values() for each in runs]
+    mixed = sum(each["mixed groups"] for each in metrics)
+    raised = sum(each["raised groups"] for each in metrics)
+    run.claim(
+        "rebalancing",
+        "GDPO gives the reward of the smaller range more say: format has a larger share of the "
+        f"absolute advantages by GDPO than by GRPO in each of the {mixed:.0f} groups, of all "
+        "training batches shown, in which both rewards vary; measured is the fraction of them",
+        value=raised / max(mixed, 1),
+        interval=None,
+        holds=0 < raised == mixed,
+    )
+    gain = paired_t_interval(
+        comparison.values("grpo", "format share by GDPO"),
+        comparison.values("grpo", "format share by GRPO"),
+    )
+    run.claim(
+        "format-share",
+        "Over whole training batches of GRPO, format's share of the summed absolute advantages "
+        "would be larger by GDPO: mean difference over the seeds",
+        value=gain.estimate,
+        interval=(gain.low, gain.high),
+        holds=gain.low > 0,
+        kind="reported",
+    )
+
+
+def _show_tables(run: Run, comparison: Comparison) -> None:
+    run.table(
+        "at the best rates",
+        _named(comparison.best_rows(FORMAT, CORRECTNESS, "last format", "last correctness")),
+        caption=f"Each arm at its own best rate; differences are to GRPO, paired over "
+        f"{len(comparison.seeds)} seeds, with 95 % t intervals. AUC is the mean over the "
+        'evaluations of a run. "Edge": a best rate ends the grid.',
+    )
+    run.table(
+        "at every rate",
+        _named(comparison.rate_rows(FORMAT, CORRECTNESS)),
+        caption="Every arm at every rate: means over the report seeds with 95 % t intervals. The "
+        "selection score is from other seeds.",
+    )
+    run.table(
+        "seed by seed",
+        _seed_rows(comparison),
+        caption="Format on each report seed, each arm at its best rate: AUC, and at the end.",
+    )
+    run.table(
+        "GDPO less GRPO at one rate",
+        [_row_at(comparison, rate) for rate in comparison.rates],
+        caption="Paired differences where both arms share a rate, with 95 % t intervals: at one "
+        "rate a difference may be nothing but a step size that suits one arm better.",
+    )
+    run.table(
+        "format's share of the advantages",
+        [_share_row(comparison, arm) for arm in ARMS],
+        caption="Format's share of the summed absolute advantages in an arm's training batches, "
+        "computed in both ways on the same rewards; mean over iterations and seeds.",
+    )
+
+
+def _claim_rebalancing(run: Run, comparison: Comparison) -> None:
+    from icml.core.stats import paired_t_interval
 
     by_grpo = comparison.values("grpo", "format share by GRPO")
     by_gdpo = comparison.values("grpo", "format share by GDPO")
@@ -84,19 +162,6 @@ def _say_what_rebalances(run: Run, comparison: Comparison) -> None:
         value=gain.estimate,
         interval=(gain.low, gain.high),
         holds=gain.low > 0,
-    )
-    rows = []
-    for arm in ARMS:
-        shares = {
-            by: t_interval(comparison.values(arm, f"format share by {by}")).estimate
-            for by in ("GRPO", "GDPO")
-        }
-        rows.append({"trained by": ARMS[arm], **{f"share by {by}": s for by, s in shares.items()}})
-    run.table(
-        "format's share of the advantages",
-        rows,
-        caption="Format's share of the summed absolute advantages in an arm's training batches, "
-        "computed in both ways on the same rewards; mean over iterations and seeds.",
     )
 
 
@@ -160,6 +225,28 @@ def _say_what_is_not_shown(run: Run, comparison: Comparison) -> None:
         "A factor such as 'n times faster' depends on the learning rate; the table of every rate "
         "shows by how much."
     )
+
+
+def _seed_rows(comparison: Comparison) -> list[dict[str, float]]:
+    columns = {
+        f"{ARMS[arm]}, {what}": comparison.values(arm, metric)
+        for arm in ARMS
+        for what, metric in (("AUC", FORMAT), ("end", "last format"))
+    }
+    return [
+        {"seed": seed, **{name: values[i] for name, values in columns.items()}}
+        for i, seed in enumerate(comparison.seeds)
+    ]
+
+
+def _share_row(comparison: Comparison, arm: str) -> dict[str, Any]:
+    from icml.core.stats import t_interval
+
+    shares = {
+        f"share by {by}": t_interval(comparison.values(arm, f"format share by {by}")).estimate
+        for by in ("GRPO", "GDPO")
+    }
+    return {"trained by": ARMS[arm], **shares}
 
 
 def _row_at(comparison: Comparison, rate: float) -> dict[str, float]:
