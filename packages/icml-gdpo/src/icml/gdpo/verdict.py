@@ -52,39 +52,6 @@ def _claim_format(run: Run, comparison: Comparison) -> None:
     )
 
 
-def _show_tables(run: Run, comparison: Comparison) -> None:
-    run.table(
-        "at the best rates",
-        _named(comparison.best_rows(FORMAT, CORRECTNESS, "last format", "last correctness")),
-        caption=f"Each arm at its own best rate; differences are to GRPO, paired over "
-        f"{len(comparison.seeds)} seeds, with 95 % t intervals. AUC is the mean over the "
-        'evaluations of a run. "Edge": a best rate ends the grid.',
-    )
-    run.table(
-        "at every rate",
-        _named(comparison.rate_rows(FORMAT, CORRECTNESS)),
-        caption="Every arm at every rate: means over the report seeds with 95 % t intervals. The "
-        "selection score is from other seeds.",
-    )
-    run.table(
-        "seed by seed",
-        _seed_rows(comparison),
-        caption="Format on each report seed, each arm at its best rate: AUC, and at the end.",
-    )
-    run.table(
-        "GDPO less GRPO at one rate",
-        [_row_at(comparison, rate) for rate in comparison.rates],
-        caption="Paired differences where both arms share a rate, with 95 % t intervals: at one "
-        "rate a difference may be nothing but a step size that suits one arm better.",
-    )
-    run.table(
-        "format's share of the advantages",
-        [_share_row(comparison, arm) for arm in ARMS],
-        caption="Format's share of the summed absolute advantages in an arm's training batches, "
-        "computed in both ways on the same rewards; mean over iterations and seeds.",
-    )
-
-
 def _claim_rebalancing(run: Run, comparison: Comparison) -> None:
     from icml.core.stats import paired_t_interval
 
@@ -145,23 +112,6 @@ def _show_tables(run: Run, comparison: Comparison) -> None:
         [_share_row(comparison, arm) for arm in ARMS],
         caption="Format's share of the summed absolute advantages in an arm's training batches, "
         "computed in both ways on the same rewards; mean over iterations and seeds.",
-    )
-
-
-def _claim_rebalancing(run: Run, comparison: Comparison) -> None:
-    from icml.core.stats import paired_t_interval
-
-    by_grpo = comparison.values("grpo", "format share by GRPO")
-    by_gdpo = comparison.values("grpo", "format share by GDPO")
-    gain = paired_t_interval(by_gdpo, by_grpo)
-    run.claim(
-        "rebalancing",
-        "GDPO gives the small-range reward more say: of the summed absolute advantages in GRPO's "
-        "own training batches, format makes a larger share when GDPO computes them than when GRPO "
-        "does",
-        value=gain.estimate,
-        interval=(gain.low, gain.high),
-        holds=gain.low > 0,
     )
 
 
