@@ -4,12 +4,13 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import entry_points
 from pathlib import Path
 from subprocess import CompletedProcess
 from textwrap import dedent
+from typing import Any
 
 import pytest
 
@@ -77,6 +78,52 @@ def site(tmp_path: Path) -> Site:
     folder = tmp_path / "site"
     folder.mkdir()
     return Site(folder)
+
+
+def even_ids(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[float]:
+    """Reward: the number of even token ids."""
+    return [float(sum(token % 2 == 0 for token in ids)) for ids in completion_ids]
+
+
+def first_id(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[float | None]:
+    """Reward: a tenth of the first token id; missing where that is divisible by three."""
+    return [None if ids[0] % 3 == 0 else ids[0] / 10 for ids in completion_ids]
+
+
+@pytest.fixture
+def tiny_trainer(tmp_path: Path) -> Callable[..., Any]:
+    """Builds a TRL trainer of the given class over a random 4 k-parameter Llama."""
+
+    def build(
+        trainer: Any,
+        *,
+        rewards: Any = (even_ids, first_id),
+        rollout_func: Any = None,
+        **options: Any,
+    ) -> Any:
+        from datasets import Dataset
+        from trl import GRPOConfig
+
+        from icml.core.models.tiny import causal_lm, word_tokenizer
+
+        words = list("abcdefghijkl")
+        settings: dict[str, Any] = {
+            "output_dir": str(tmp_path), "use_cpu": True, "bf16": False, "report_to": [],
+            "gradient_checkpointing": False, "disable_tqdm": True, "save_strategy": "no",
+            "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 6,
+            "learning_rate": 1e-2, "logging_steps": 1, "max_steps": 3, "seed": 7,
+        }  # fmt: skip
+        return trainer(
+            model=causal_lm(16, d=16, layers=1, heads=2, ctx=32),
+            reward_funcs=list(rewards),
+            args=GRPOConfig(**{**settings, **options}),
+            train_dataset=Dataset.from_dict({"prompt": [f"{a} {b}" for a in words for b in "ab"]}),
+            eval_dataset=Dataset.from_dict({"prompt": ["a c", "d e"]}),
+            processing_class=word_tokenizer(words),
+            rollout_func=rollout_func,
+        )
+
+    return build
 
 
 @pytest.fixture
