@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
 import nox
 from tools.wheels import find_wheel
-from tools.workspace import ROOT, members, module_name, needed_members
+from tools.workspace import ROOT, groups_for_tests, members, module_name, needed_members
 
 MEMBERS = members()
 CONSTRAINTS = "constraints.txt"
@@ -31,9 +32,10 @@ def build_wheels(session: nox.Session, name: str, extra: str = "") -> list[str]:
 
 
 def install(session: nox.Session, name: str, *options: str) -> None:
-    """Install the built wheels of ``name`` and of the members it needs, with its test extra."""
+    """Install the built wheels of ``name`` and of the members it needs, with what tests need."""
     reinstall = [x for n in needed_members(name) for x in ("--reinstall-package", n)]
-    session.install(*options, *reinstall, *build_wheels(session, name, "[test]"))
+    groups = [x for group in groups_for_tests(MEMBERS[name]) for x in ("--group", group)]
+    session.install(*options, *reinstall, *groups, *build_wheels(session, name, "[test]"))
 
 
 def run_pytest(session: nox.Session, name: str, *options: str) -> None:
@@ -43,6 +45,8 @@ def run_pytest(session: nox.Session, name: str, *options: str) -> None:
         "pytest", "--doctest-modules", "--pyargs", f"{folder.relative_to(ROOT)}/tests",
         f"{folder.relative_to(ROOT)}/README.md", module_name(folder),
         *options, *session.posargs,
+        # Models are converted once for all packages and sessions.
+        env={"ICML_CACHE": os.environ.get("ICML_CACHE", str(ROOT / ".nox" / "cache"))},
     )  # fmt: skip
 
 
@@ -56,8 +60,9 @@ def resolve(session: nox.Session, out: Path, *options: str) -> None:
     sources = ["pyproject.toml"]
     sources += [str(p.relative_to(ROOT) / "pyproject.toml") for p in MEMBERS.values()]
     session.run(
-        "uv", "pip", "compile", "-q", "--universal", "--all-extras", "--group", "dev",
-        "--no-header", "--no-annotate", *omit_members(), "-o", str(out), *options, *sources,
+        "uv", "pip", "compile", "-q", "--universal", "--all-extras",
+        "--group", "dev", "--group", "models", "--no-header", "--no-annotate",
+        *omit_members(), "-o", str(out), *options, *sources,
         # Either would put this machine's build of torch into the file.
         env={"UV_FIND_LINKS": None, "UV_TORCH_BACKEND": None}, silent=True, external=True,
     )  # fmt: skip

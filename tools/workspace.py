@@ -54,6 +54,11 @@ def needed_members(name: str, root: Path = ROOT) -> list[str]:
     return [name, *sorted(found - {name})]
 
 
+def groups_for_tests(folder: Path) -> list[str]:
+    """Return the root's dependency groups that the tests of a distribution need."""
+    return project_file(folder)["tool"].get("icml", {}).get("test-groups", [])
+
+
 def tracked_files(root: Path = ROOT) -> list[Path]:
     """Return the files that git tracks or would track, relative to ``root``."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]

@@ -1,1 +1,1 @@
-"""Model I/O: tiny models and tokenizers built in code, log-probabilities."""
+"""Model I/O: load models of all sources, tiny ones built in code, log-probabilities."""
