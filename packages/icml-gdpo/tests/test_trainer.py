@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 import torch
@@ -10,8 +11,8 @@ from trl import GRPOConfig, GRPOTrainer, TrlParser
 
 from icml.gdpo import GDPOConfig, GDPOMixin, GDPOTrainer, diagnose, gdpo_advantages
 
-TRL_OPTION = {"multi_objective_aggregation": "normalize_then_sum"}
-ON_CPU = {"use_cpu": True, "bf16": False, "report_to": []}
+TRL_OPTION: dict[str, Any] = {"multi_objective_aggregation": "normalize_then_sum"}
+ON_CPU: dict[str, Any] = {"use_cpu": True, "bf16": False, "report_to": []}
 
 
 class Recorder(GDPOTrainer):
@@ -136,6 +137,7 @@ def test_logged_numbers_are_those_of_diagnose(tiny_trainer):
         ({"gdpo_batch_norm": "tokens"}, "gdpo_batch_norm must be one of rollout, token, none"),
         ({"reward_weights": [1.0, -1.0]}, "reward_weights must be >= 0.*penalty"),
         ({"gdpo_weight_schedule": {"x": [1]}}, "step of a weight schedule"),
+        ({"gdpo_weight_schedule": "0: [1]"}, "gdpo_weight_schedule is not JSON"),
         (
             {"gdpo_weight_schedule": {0: [1, 0]}, "reward_weights": [1.0, 0.0]},
             "gdpo_weight_schedule and reward_weights both",
@@ -149,17 +151,17 @@ def test_options_that_are_not_gdpo_are_refused_in_one_sentence(tmp_path, options
 
 
 def test_the_default_scale_rewards_may_be_spelled_out(tmp_path):
-    for spelled in (True, "group"):
-        assert GDPOConfig(str(tmp_path), **ON_CPU, scale_rewards=spelled).gdpo_eps == 1e-4
+    for spelled in ({"scale_rewards": True}, {"scale_rewards": "group"}):
+        assert GDPOConfig(str(tmp_path), **ON_CPU, **spelled).scale_rewards == "group"
 
 
 def test_trls_command_line_parser_reads_a_schedule(tmp_path):
-    parser = TrlParser((GDPOConfig,))
-    (config,) = parser.parse_args_and_config(
+    kinds: Any = (GDPOConfig,)
+    parsed: Any = TrlParser(kinds).parse_args_and_config(
         ["--output_dir", str(tmp_path), "--use_cpu", "--bf16", "false", "--report_to", "none",
          "--gdpo_weight_schedule", '{"0": [1, 0], "10": [1, 1]}'],
     )  # fmt: skip
-    assert config.weight_schedule().at(5) == (1, 0.5)
+    assert parsed[0].weight_schedule().at(5) == (1, 0.5)
 
 
 def test_a_schedule_with_another_number_of_weights_is_refused_at_once(tiny_trainer):

@@ -6,6 +6,7 @@ PEFT, DeepSpeed and tools work as they do there.
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -34,8 +35,6 @@ class GDPOConfig(GRPOConfig):
             ``scale_rewards`` asks for something that GDPO is not.
     """
 
-    _VALID_DICT_FIELDS = [*GRPOConfig._VALID_DICT_FIELDS, "gdpo_weight_schedule"]
-
     multi_objective_aggregation: str = field(
         default=AGGREGATION, metadata={"help": f"Must stay {AGGREGATION!r}."}
     )
@@ -54,7 +53,7 @@ class GDPOConfig(GRPOConfig):
         default=None,
         metadata={
             "help": "Weights of the rewards at some optimizer steps, in straight lines between "
-            "them, as {0: [1, 0], 500: [1, 1]}; in place of reward_weights."
+            "them, as {0: [1, 0], 500: [1, 1]} or the same as JSON; in place of reward_weights."
         },
     )
 
@@ -87,9 +86,13 @@ class GDPOConfig(GRPOConfig):
         Raises:
             ValueError: If it can't be one.
         """
-        if self.gdpo_weight_schedule is None:
-            return None
-        return WeightSchedule(cast("dict[int, list[float]]", self.gdpo_weight_schedule))
+        points = self.gdpo_weight_schedule
+        if isinstance(points, str):  # from a command line
+            try:
+                points = json.loads(points)
+            except json.JSONDecodeError as error:
+                raise ValueError(f"gdpo_weight_schedule is not JSON: {error}") from error
+        return None if points is None else WeightSchedule(cast("dict[int, list[float]]", points))
 
 
 class GDPOMixin(AdvantageMixin):
