@@ -7,11 +7,9 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl
 
-import yaml
-
-from icml.core.errors import UserError, require
+from icml.core.errors import UserError
+from icml.gdpo.gym import questions
 from icml.gdpo.recipe import DatasetPart
 
 if TYPE_CHECKING:
@@ -103,15 +101,9 @@ def _file(path: Path) -> Dataset:
 
 def _gym(source: str) -> Dataset:
     """Return the questions of ``chain_sum?size=64&seed=0``."""
-    gym: Any = require("reasoning_gym", extra="icml-gdpo[demo]")
+    entries = questions(source)
     from datasets import Dataset
 
-    name, _, query = source.partition("?")
-    options = {key: yaml.safe_load(value) for key, value in parse_qsl(query)}
-    try:
-        entries = list(gym.create_dataset(name, **options))
-    except (AssertionError, TypeError, ValueError) as error:
-        raise UserError(f"reasoning_gym:{source} can't be made: {error}") from error
     return Dataset.from_list(
         [
             {"question": e["question"], "answer": str(e["answer"]), "entry": json.dumps(e)}

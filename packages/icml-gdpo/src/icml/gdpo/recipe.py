@@ -6,6 +6,7 @@ recipes of this package lie in ``icml/gdpo/recipes`` and are known by their name
 
 from __future__ import annotations
 
+import re
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,6 +21,21 @@ if TYPE_CHECKING:
 
 BUILT_IN = ("answer", "format", "integer", "length")
 """Rewards of this package that a recipe may name; see :mod:`icml.gdpo.text_rewards`."""
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML 1.2's words and numbers: ``on`` is a word, ``1e-6`` a number; PyYAML has 1.1's."""
+
+
+_TAG = "tag:yaml.org,2002:"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_TAG}bool"]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(f"{_TAG}bool", re.compile("(?:true|false)$"), ["t", "f"])
+_Loader.add_implicit_resolver(
+    f"{_TAG}float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
+)
 
 
 class Part(BaseModel):
@@ -134,7 +150,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
         UserError: If it is not YAML or no recipe.
     """
     try:
-        values = yaml.safe_load(text)
+        values = yaml.load(text, _Loader)
     except yaml.YAMLError as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{where} is not YAML: {reason}") from error

@@ -7,6 +7,7 @@ import os
 import shlex
 import sys
 import time
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -42,6 +43,8 @@ def train(source: str, *, out: Path | None = None, allow_import: bool = False) -
         UserError: If the recipe, the dataset or the folder can't be used.
         MissingExtra: If a library is missing that the recipe needs.
     """
+    # Their own deprecations, which no recipe can do anything about.
+    warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
     recipe = read_recipe(source)
     out = out or Path("runs/gdpo/train") / Path(source).stem
     if (out / RESULT).exists() and not _differs(recipe, out):

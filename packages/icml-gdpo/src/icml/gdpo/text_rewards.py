@@ -1,7 +1,7 @@
 r"""Reward functions on text that a recipe may name, with TRL's signature.
 
-A completion's answer is what stands in its last ``<answer>…</answer>``, or else in its last
-``\boxed{…}``.
+A completion's answer is what stands in its last ``<answer>…</answer>``, else in its last
+``\boxed{…}``, else the number in a last sentence like ``The answer is 5.``
 """
 
 from __future__ import annotations
@@ -12,8 +12,11 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+from icml.gdpo.gym import verify
+
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
-_ONLY_ONE_AT_THE_END = re.compile(r"(?:(?!<answer>).)*<answer>[^<>]+</answer>\s*", re.DOTALL)
+_SENTENCE = re.compile(r"\banswer is:? *\$?([-+]?\d[\d,]*(?:\.\d+)?)\.?\s*$", re.IGNORECASE)
+_ENDS_IN_TAGS = re.compile(r"(?:(?!<answer>).)*<answer>[^<>]+</answer>\s*", re.DOTALL)
 _BOX = "\\boxed{"
 
 
@@ -21,15 +24,16 @@ def extract_answer(text: str) -> str | None:
     r"""Return a completion's answer, None where it gives none.
 
     Example:
-        >>> extract_answer("2 + 3 is <answer> 5 </answer>"), extract_answer(r"so \boxed{f(1)}")
-        ('5', 'f(1)')
+        >>> extract_answer("2 + 3 is <answer> 5 </answer>"), extract_answer("The answer is 5.")
+        ('5', '5')
     """
     tagged = _TAGGED.findall(text)
     if tagged:
         return tagged[-1].strip()
     start = text.rfind(_BOX)
     if start < 0:
-        return None
+        sentence = _SENTENCE.search(text)
+        return sentence[1] if sentence else None
     inside, depth = text[start + len(_BOX) :], 1
     for i, character in enumerate(inside):
         depth += (character == "{") - (character == "}")
@@ -55,14 +59,15 @@ def answer(
     """
     given = [extract_answer(text) for text in map(_text, completions)]
     if entry is not None:
-        return [_verified(g, json.loads(e)) for g, e in zip(given, entry, strict=True)]
+        return [verify(g, json.loads(e)) for g, e in zip(given, entry, strict=True)]
     right = [str(gold).rpartition("####")[2].strip() for gold in answer]
     return [float(g is not None and _same(g, r)) for g, r in zip(given, right, strict=True)]
 
 
 def format(completions: Sequence[Any], **columns: Any) -> list[float]:
-    """Reward with 1 a completion that ends in its only ``<answer>…</answer>``."""
-    return [float(bool(_ONLY_ONE_AT_THE_END.fullmatch(_text(c)))) for c in completions]
+    """Reward with 1 a completion that ends in ``The answer is 5.`` or its only ``<answer>``."""
+    texts = [_text(completion) for completion in completions]
+    return [float(bool(_ENDS_IN_TAGS.fullmatch(t) or _SENTENCE.search(t))) for t in texts]
 
 
 def integer(completions: Sequence[Any], **columns: Any) -> list[float]:
@@ -98,11 +103,3 @@ def _number(text: str) -> Decimal | None:
     except InvalidOperation:
         return None
     return number if number.is_finite() else None
-
-
-def _verified(given: str | None, entry: dict[str, Any]) -> float:
-    from icml.core.errors import require
-
-    gym: Any = require("reasoning_gym", extra="icml-gdpo[demo]")
-    score = gym.get_score_answer_fn(entry["metadata"]["source_dataset"])
-    return 0.0 if given is None else float(score(given, entry))
