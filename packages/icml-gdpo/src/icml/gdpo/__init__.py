@@ -16,6 +16,10 @@ if TYPE_CHECKING:
     from icml.gdpo.enumeration import distinct_counts as distinct_counts
     from icml.gdpo.enumeration import distinct_table as distinct_table
     from icml.gdpo.rewards import ConditionedReward as ConditionedReward
+    from icml.gdpo.schedule import WeightSchedule as WeightSchedule
+    from icml.gdpo.trainer import GDPOConfig as GDPOConfig
+    from icml.gdpo.trainer import GDPOMixin as GDPOMixin
+    from icml.gdpo.trainer import GDPOTrainer as GDPOTrainer
 
 __getattr__, __dir__ = exports(
     __name__,
@@ -24,13 +28,19 @@ __getattr__, __dir__ = exports(
         "diagnostics": ["Report", "diagnose", "distinct_advantages", "reward_shares"],
         "enumeration": ["distinct_counts", "distinct_table"],
         "rewards": ["ConditionedReward"],
+        "schedule": ["WeightSchedule"],
+        "trainer": ["GDPOConfig", "GDPOMixin", "GDPOTrainer"],
     },
 )
 __version__ = version("icml-gdpo")
 __all__ = [
     "ConditionedReward",
+    "GDPOConfig",
+    "GDPOMixin",
     "GDPOResult",
+    "GDPOTrainer",
     "Report",
+    "WeightSchedule",
     "__version__",
     "diagnose",
     "distinct_advantages",
