@@ -41,11 +41,13 @@ def test_a_setting_that_changes_the_function_changes_it():
     assert fingerprint(models[0]) != fingerprint(models[1])
 
 
-@pytest.mark.parametrize("setting", ["pad_token_id", "use_cache", "_name_or_path"])
-def test_a_setting_that_leaves_the_function_alone_does_not(setting):
+@pytest.mark.parametrize(
+    ("setting", "value"), [("pad_token_id", 7), ("use_cache", False), ("_name_or_path", "here")]
+)
+def test_a_setting_that_leaves_the_function_alone_does_not(setting, value):
     model = causal_lm(20, 8, 1)
     before = fingerprint(model)
-    setattr(model.config, setting, 7)
+    setattr(model.config, setting, value)
     assert fingerprint(model) == before
 
 

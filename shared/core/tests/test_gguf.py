@@ -1,5 +1,6 @@
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -189,6 +190,13 @@ def test_a_cache_folder_that_cannot_be_made_is_named(tiny, tmp_path, monkeypatch
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("ICML_CACHE", str(tmp_path / "file"))
     with pytest.raises(UserError, match="cannot write"):
+        convert_gguf(tiny)
+
+
+def test_too_little_room_is_said_before_converting(tiny, monkeypatch):
+    full = shutil.disk_usage("/")._replace(free=10**6)
+    monkeypatch.setattr(shutil, "disk_usage", lambda path: full)
+    with pytest.raises(UserError, match=r"needs 50 MB in .*, 1 MB are free: set ICML_CACHE"):
         convert_gguf(tiny)
 
 

@@ -88,6 +88,20 @@ def test_a_file_that_is_cut_short_is_one_sentence(folder, file):
     assert "\n" not in str(caught.value)
 
 
+def test_a_size_that_is_no_number_is_one_sentence(folder):
+    change(folder, "config.json", hidden_size="wide")
+    with pytest.raises(UserError, match=r"cannot load .*hidden_size") as caught:
+        load(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
+def test_a_size_that_does_not_fit_the_weights_is_one_sentence(folder):
+    change(folder, "config.json", vocab_size=300)
+    with pytest.raises(UserError, match="cannot load") as caught:
+        load(folder, device="cpu")
+    assert "\n" not in str(caught.value)
+
+
 def test_a_weight_that_is_missing_is_not_drawn_at_random(folder):
     change(folder, "config.json", num_hidden_layers=2)
     with pytest.raises(UserError, match=r"lacks the weights model\.layers\.1\."):
@@ -112,14 +126,25 @@ def test_code_that_comes_with_a_model_is_not_run_unasked(folder):
     assert not trace.exists()
 
 
-def test_a_custom_generate_folder_is_not_run_unasked(folder):
-    trace = folder / "trace"
+@pytest.fixture
+def trace(folder):
+    """A file that the folder's own generate would leave."""
     (folder / "custom_generate").mkdir()
     (folder / "custom_generate" / "generate.py").write_text(
-        f"open({str(trace)!r}, 'w')\ndef generate(model, **kwargs): raise RuntimeError\n"
+        f"open({str(folder / 'trace')!r}, 'w')\ndef generate(model, **kwargs): raise RuntimeError\n"
     )
+    return folder / "trace"
+
+
+def test_a_custom_generate_folder_is_not_run_unasked(folder, trace):
     loaded = load(folder, device="cpu")
     ids = torch.tensor([[4, 5]])
     out = loaded.model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=1)
-    assert out.shape[1] in (2, 3)
+    assert out.shape == (1, 3)
+    assert not trace.exists()
+
+
+def test_a_custom_generate_folder_is_not_run_in_a_trusted_model_either(folder, trace):
+    with pytest.raises(UserError, match="move its custom_generate folder away"):
+        load(folder, device="cpu", trust_remote_code=True)
     assert not trace.exists()

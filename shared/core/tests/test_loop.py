@@ -1,3 +1,4 @@
+import json
 import math
 import signal
 from dataclasses import dataclass, replace
@@ -11,7 +12,6 @@ from icml.core.models.tiny import CausalOutput, TinyGPT
 from icml.core.rl.batch import Batch
 from icml.core.rl.functional import policy_loss
 from icml.core.rl.loop import LoopConfig, train
-from icml.core.rl.sft import supervised
 
 WORDS = range(4, 10)
 SMALL = LoopConfig(iterations=4, max_new_tokens=3, prompts_per_iteration=4, group_size=4)
@@ -256,46 +256,38 @@ def run(folder, rewarded=reward, config=LONG, seed=0):
 def test_a_killed_run_continues_bit_for_bit(tmp_path, calls):
     whole, whole_log = run(None)
     with pytest.raises(Killed):
-        run(tmp_path, dying_after(calls, die))
-    continued, log = run(tmp_path)
+        run(tmp_path / "state", dying_after(calls, die))
+    continued, log = run(tmp_path / "state")
     assert same_weights(continued, whole)
     assert log == whole_log
 
 
-def test_a_kill_while_saving_costs_only_that_save(tmp_path):
-    with pytest.raises(Killed):
-        run(tmp_path, dying_after(7, die))
-    half = tmp_path / ".partial-1"
-    half.mkdir()
-    (half / "model.safetensors").write_bytes(b"half")
-    continued, _ = run(tmp_path)
-    assert same_weights(continued, run(None)[0])
-    assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000011"]
-
-
 def test_a_finished_run_is_told_again_without_training(tmp_path):
-    _, first = run(tmp_path)
-    _, again = run(tmp_path, dying_after(0, die))
+    _, first = run(tmp_path / "state")
+    _, again = run(tmp_path / "state", dying_after(0, die))
     assert again == first
 
 
+def iterations_saved(folder) -> int:
+    return json.loads((folder / "state.json").read_text())["iteration"]
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
 def test_an_interrupt_is_saved_at_the_end_of_its_iteration(tmp_path):
-    press = lambda: signal.raise_signal(signal.SIGINT)  # noqa: E731
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, dying_after(4, press))
-    assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000005"]
+        run(tmp_path / "state", dying_after(4, press))
+    assert iterations_saved(tmp_path / "state") == 5
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-    assert same_weights(run(tmp_path)[0], run(None)[0])
+    assert same_weights(run(tmp_path / "state")[0], run(None)[0])
 
 
 def test_a_second_interrupt_is_not_held_back(tmp_path):
-    def press_twice() -> None:
-        signal.raise_signal(signal.SIGINT)
-        signal.raise_signal(signal.SIGINT)
-
     with pytest.raises(KeyboardInterrupt):
-        run(tmp_path, dying_after(4, press_twice))
-    assert [path.name for path in tmp_path.iterdir()] == ["iteration-00000003"]
+        run(tmp_path / "state", dying_after(4, lambda: (press(), press())))
+    assert iterations_saved(tmp_path / "state") == 3
 
 
 @pytest.mark.parametrize(
@@ -306,17 +298,24 @@ def test_a_second_interrupt_is_not_held_back(tmp_path):
     ],
 )
 def test_a_folder_of_another_run_is_refused(tmp_path, changed, message):
-    run(tmp_path)
+    run(tmp_path / "state")
     with pytest.raises(UserError, match=message):
-        run(tmp_path, **changed)
+        run(tmp_path / "state", **changed)
 
 
 @pytest.mark.parametrize("damaged", ["model.safetensors", "optimizer.pt", "state.json"])
 def test_a_damaged_checkpoint_is_refused_with_its_name(tmp_path, damaged):
-    run(tmp_path)
-    (tmp_path / "iteration-00000011" / damaged).write_bytes(b"{")
-    with pytest.raises(UserError, match="iteration-00000011 can't be read"):
+    run(tmp_path / "state")
+    (tmp_path / "state" / damaged).write_bytes(b"{")
+    with pytest.raises(UserError, match="state holds no checkpoint that can be read"):
+        run(tmp_path / "state")
+
+
+def test_a_folder_of_something_else_is_refused_and_left_alone(tmp_path):
+    (tmp_path / "thesis.tex").write_text("years of work")
+    with pytest.raises(UserError, match="holds no checkpoint that can be read"):
         run(tmp_path)
+    assert (tmp_path / "thesis.tex").read_text() == "years of work"
 
 
 def one_nan(batch: Batch) -> Tensor:
@@ -381,28 +380,3 @@ def test_no_iterations_only_evaluate():
     none = replace(SMALL, iterations=0)
     result = train(model, sample_prompts, reward, centred, none, seed=0, evaluate=accuracy)
     assert result.rows == [{"step": 0, **accuracy(tiny())}]
-
-
-def test_supervised_steps_down_the_mean_negative_log_likelihood():
-    model, before = tiny(), tiny()
-    batch = [([1, 5], [5, 2]), ([1, 1, 6], [6])]
-    (loss,) = supervised(model, [batch], learning_rate=1e-3)
-    logits = before(torch.tensor([[1, 5, 5, 2]])).logits[0].log_softmax(-1)
-    other = before(torch.tensor([[1, 1, 6, 6]])).logits[0].log_softmax(-1)
-    by_hand = -(logits[1, 5] + logits[2, 2] + other[2, 6]) / 3
-    assert loss == pytest.approx(by_hand.item(), rel=1e-5)
-    by_hand.backward()
-    # AdamW's first step is learning_rate * gradient / (|gradient| + 1e-8).
-    gradient = before.lm_head.weight.grad
-    assert gradient is not None
-    step = before.lm_head.weight - 1e-3 * gradient / (gradient.abs() + 1e-8)
-    torch.testing.assert_close(model.lm_head.weight, step)
-
-
-def test_supervised_learns_what_it_is_shown():
-    model = tiny()
-    batch = [(Echo(word).prompt_ids, [word, 2]) for word in WORDS]
-    losses = supervised(model, [batch] * 150, learning_rate=1e-2)
-    assert losses[0] > 1.5
-    assert losses[-1] < 0.1
-    assert accuracy(model)["accuracy"] > 0.9

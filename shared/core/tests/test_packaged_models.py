@@ -58,7 +58,7 @@ def test_smollm2_has_the_tokenizer_of_its_gguf_file(smollm2):
     texts = [random_text(random) for _ in range(1000)]
     cached = smollm2.tokenizer(texts).input_ids
     assert cached == direct(texts).input_ids
-    assert smollm2.tokenizer.batch_decode(cached) == texts
+    assert smollm2.tokenizer.batch_decode(cached) == direct.batch_decode(cached)
     chat = [{"role": "user", "content": "Hello"}]
     assert smollm2.tokenizer.apply_chat_template(chat, tokenize=False) == (
         direct.apply_chat_template(chat, tokenize=False)

@@ -158,7 +158,6 @@ def test_input_that_cannot_be_sampled_from_is_refused(prompts, options, message)
 
 
 def test_transformers_models_are_scored_the_same_way():
-    pytest.importorskip("transformers")
     from icml.core.models.tiny import causal_lm
 
     model = causal_lm(12, d=16)

@@ -66,7 +66,6 @@ def test_a_child_imports_no_library_of_its_own(toy):
 
 @pytest.mark.slow
 def test_torch_has_one_thread_where_a_job_imports_it(toy):
-    pytest.importorskip("torch")
     assert values({"a": ()}, toy.torch_threads, workers=1) == {"a": 1}
 
 

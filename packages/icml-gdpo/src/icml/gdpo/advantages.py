@@ -109,7 +109,8 @@ def gdpo_advantages(
 
     float64 rewards are computed in float64, all others (bfloat16, float16, float32, integers,
     bool) in float32; the result has the dtype of the computation and is on the rewards' device.
-    No gradient flows through it.
+    No gradient flows through it. Where the rewards of a whole batch nearly cancel, the batch norm
+    divides by about eps, rounding errors included: 1e-7 in float32 can become 1e-3.
 
     **Differs from the paper:** missing rewards are left out (the authors' TRL fork counts them as
     0, which biases the group mean); the numbers are those of TRL 1.16's

@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
-from icml.core.journal import replace_folder
+from icml.core.errors import UserError
+from icml.core.journal import replace_folder, whole_folder
 from icml.core.models.tiny import TinyGPT
 from icml.core.rl.batch import AdvantageFn, Batch
 from icml.core.rl.loop import LoopConfig, train
@@ -26,10 +27,23 @@ from icml.gdpo.tasks import CALLS, LONGEST, VOCABULARY, demonstrations, rewards,
 if TYPE_CHECKING:
     from icml.gdpo.reproduce import Config
 
-__all__ = ["ADVANTAGES", "evaluate", "train_arm", "warm_start"]
+__all__ = ["ADVANTAGES", "FormatSay", "evaluate", "format_say", "train_arm", "warm_start"]
 
 FORMAT_WEIGHT = 6.0
 """Makes format's range that of correctness: the weight to tune by hand without GDPO (ours)."""
+
+
+class FormatSay(NamedTuple):
+    """How much of a batch's advantages comes from format."""
+
+    share_by_grpo: float
+    """Fraction of the summed absolute advantages."""
+    share_by_gdpo: float
+    mixed: int
+    """Groups in which both rewards vary."""
+    raised: int
+    """Those of them in which format's share is larger by GDPO than by GRPO."""
+
 
 _EVALUATION_SEED = 99  # the same random numbers at every evaluation of every run
 
@@ -75,14 +89,21 @@ def train_arm(
     Returns:
         Means over the evaluations of format ("format AUC") and correctness ("correctness AUC"),
         their last values, and format's share of the summed absolute advantages in this run's own
-        training batches, under GRPO and under GDPO, averaged over the iterations.
+        training batches, under GRPO and under GDPO, averaged over the iterations; and in how many
+        of the groups in which both rewards vary GDPO gives format the larger share.
+
+    Raises:
+        UserError: If the warm start's model is not in ``folder`` any more.
     """
     model = _new_model(config, seed)
-    load_model(model, str(_model_folder(folder, seed) / "model.safetensors"))
-    shares: list[tuple[float, float]] = []
+    start = whole_folder(_model_folder(folder, seed))
+    if start is None:
+        raise UserError(f"the warm start of seed {seed} is gone from {folder}: start with --fresh")
+    load_model(model, str(start / "model.safetensors"))
+    says: list[FormatSay] = []
 
     def advantages(batch: Batch) -> Tensor:
-        shares.append(_format_shares(batch))
+        says.append(format_say(batch.rewards, batch.groups))
         return ADVANTAGES[arm](batch)
 
     result = train(
@@ -106,14 +127,15 @@ def train_arm(
     for row in evaluated:
         metrics = {name: row[name] for name in ("format", "correctness", "both")}
         log(int(row["step"]), arm=arm, seed=seed, **metrics)
-    mean_grpo, mean_gdpo = torch.tensor(shares, dtype=torch.float64).mean(0).tolist()
     return {
         "format AUC": _mean([row["format"] for row in evaluated]),
         "correctness AUC": _mean([row["correctness"] for row in evaluated]),
         "last format": evaluated[-1]["format"],
         "last correctness": evaluated[-1]["correctness"],
-        "format share by GRPO": mean_grpo,
-        "format share by GDPO": mean_gdpo,
+        "format share by GRPO": _mean([say.share_by_grpo for say in says]),
+        "format share by GDPO": _mean([say.share_by_gdpo for say in says]),
+        "mixed groups": sum(say.mixed for say in says),
+        "raised groups": sum(say.raised for say in says),
     }
 
 
@@ -143,11 +165,29 @@ def _demonstration_batches(config: Config, generator: torch.Generator) -> Iterat
         yield [(call.prompt_ids, answer) for call, answer in zip(calls, answers, strict=True)]
 
 
-def _format_shares(batch: Batch) -> tuple[float, float]:
-    """Format's share of the summed absolute advantages, by GRPO and by GDPO."""
-    by_grpo = reward_shares(grpo_parts(batch.rewards, batch.groups))
-    parts = gdpo_advantages(batch.rewards, batch.groups, return_parts=True).per_reward
-    return by_grpo[0].item(), reward_shares(parts)[0].item()
+def format_say(scores: Tensor, groups: Tensor) -> FormatSay:
+    """Measure how much of one batch's advantages comes from format, by GRPO and by GDPO.
+
+    In groups of up to 14 completions format's standard deviation is the smaller one wherever both
+    rewards vary, so GDPO, which divides each reward by its own, must give it the larger share.
+
+    Args:
+        scores: ``(completions, 2)``: format, correctness.
+        groups: ``(completions,)`` group of each.
+    """
+    by_grpo = grpo_parts(scores, groups).abs()
+    by_gdpo = gdpo_advantages(scores, groups, return_parts=True).per_reward.abs()
+    members = torch.nn.functional.one_hot(groups.unique(return_inverse=True)[1]).T.float()
+    grpo_form, grpo_correct = (members @ by_grpo).unbind(1)
+    gdpo_form, gdpo_correct = (members @ by_gdpo).unbind(1)
+    mixed = (gdpo_form > 0) & (gdpo_correct > 0)
+    raised = mixed & (gdpo_form * grpo_correct > grpo_form * gdpo_correct)
+    return FormatSay(
+        reward_shares(by_grpo)[0].item(),
+        reward_shares(by_gdpo)[0].item(),
+        int(mixed.sum()),
+        int(raised.sum()),
+    )
 
 
 def _mean(values: list[float]) -> float:

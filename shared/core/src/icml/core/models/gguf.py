@@ -25,20 +25,10 @@ from icml.core.journal import (
     write_atomic,
 )
 from icml.core.models.gguf_header import GGUFHeader, read_header
+from icml.core.models.local import content_errors, first_line
 
 _BYTES_PER_FLOAT32 = 4
 _SPARE_BYTES = 50_000_000  # ours: room for the tokenizer's files
-
-# What transformers and torch raise over content that they cannot make sense of.
-_UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
 
 
 def convert_gguf(path: Path | str) -> Path:
@@ -103,8 +93,8 @@ def _convert(path: Path, folder: Path) -> None:
             quantization_config=transformers.GgufConfig(dequantize=True),
             output_loading_info=True,
         )
-    except _UNREADABLE as error:
-        raise UserError(f"cannot convert {path}: {str(error).strip().splitlines()[0]}") from error
+    except content_errors() as error:
+        raise UserError(f"cannot convert {path}: {first_line(error)}") from error
     if report["missing_keys"]:
         raise UserError(f"{path} lacks the weights {', '.join(sorted(report['missing_keys'])[:3])}")
     _forget_quantisation(model)

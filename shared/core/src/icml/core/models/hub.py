@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from icml.core.errors import UserError, require
+from icml.core.models.local import first_line
 
 # Configuration, tokenizers and safetensors at the top of the repository. Patterns see whole paths.
-_WANTED = ("*.json", "*.jinja", "*.model", "*.txt", "model*.safetensors")
-_UNWANTED = ("*/*", "model.?*.safetensors")  # folders, as custom_generate/; variants, as model.fp16
-_CODE = "*.py"
+WANTED = ("*.json", "*.jinja", "*.model", "*.txt", "model*.safetensors")
+UNWANTED = ("*/*", "model.?*.safetensors")  # folders, as custom_generate/; variants, as model.fp16
+CODE = "*.py"
 
 
 def fetch(name: str, *, revision: str | None = None, trust_remote_code: bool = False) -> Path:
@@ -27,10 +27,10 @@ def fetch(name: str, *, revision: str | None = None, trust_remote_code: bool = F
         MissingExtra: If huggingface_hub is not installed.
     """
     hub = require("huggingface_hub", extra="icml-core[hf]")
-    wanted = [*_WANTED, _CODE] if trust_remote_code else list(_WANTED)
+    wanted = [*WANTED, CODE] if trust_remote_code else list(WANTED)
     try:
         folder = hub.snapshot_download(
-            name, revision=revision, allow_patterns=wanted, ignore_patterns=list(_UNWANTED)
+            name, revision=revision, allow_patterns=wanted, ignore_patterns=list(UNWANTED)
         )
     except Exception as error:  # of the hub's library, of its HTTP client's, of the system
         raise UserError(_reason(name, revision, error)) from error
@@ -49,7 +49,9 @@ def _reason(name: str, revision: str | None, error: Exception) -> str:
         return f"there is no folder {name} here, and the hub has no public model of that name"
     if isinstance(error, errors.RevisionNotFoundError):
         return f"the hub's {name} has no revision {revision}"
-    if isinstance(error, OSError) and error.strerror:
+    if isinstance(error, OSError) and error.strerror:  # of this machine: a full disk, say
         return f"cannot download {model}: {error.strerror}"
-    endpoint = os.environ.get("HF_ENDPOINT", constants.ENDPOINT)
-    return f"{model} is not in the hub's cache, and no network connection leads to {endpoint}"
+    for answer in (error, error.__cause__):
+        if isinstance(answer, errors.HfHubHTTPError):
+            return f"cannot download {model}: {first_line(answer)}"
+    return f"{model} is not in the hub's cache, and no connection leads to {constants.ENDPOINT}"

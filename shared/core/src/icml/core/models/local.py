@@ -16,17 +16,6 @@ _TOKENIZER_FILES = (
     "tokenizer.json", "tokenizer.model", "vocab.txt", "vocab.json", "tokenizer_config.json",
 )  # fmt: skip
 
-# What transformers, torch and safetensors raise over content that they cannot make sense of.
-_UNREADABLE = (
-    ArithmeticError,
-    AttributeError,
-    LookupError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-
 
 class ModelAndTokenizer(NamedTuple):
     """What a source comes to."""
@@ -72,13 +61,16 @@ def read_folder(
 
     Raises:
         UserError: If the folder fails `check_folder`, is damaged, lacks a weight (transformers
-            would draw it at random), wants to run code of its own, or is neither a causal
-            language model nor a plain encoder.
+            would draw it at random), wants to run code of its own unasked, is to run its own code
+            and brings a ``custom_generate`` folder (never run), or is neither a causal language
+            model nor a plain encoder.
         MissingExtra: If transformers is not installed.
     """
     check_folder(folder)
+    if trust_remote_code and (folder / "custom_generate").exists():
+        # transformers would run it in place of generate; of what a model brings, that is too much.
+        raise UserError(f"{folder} brings code for generate: move its custom_generate folder away")
     transformers = require("transformers", extra="icml-core[hf]")
-    safetensors = require("safetensors", extra="icml-core[hf]")
     try:
         loader = getattr(transformers, _loader_name(folder))
         model, report = loader.from_pretrained(
@@ -93,7 +85,7 @@ def read_folder(
         )
     except UserError:
         raise
-    except (*_UNREADABLE, safetensors.SafetensorError) as error:
+    except content_errors() as error:
         raise UserError(_reason(folder, error)) from error
     if report["missing_keys"]:
         raise UserError(
@@ -115,11 +107,23 @@ def _loader_name(folder: Path) -> str:
     )
 
 
+def content_errors() -> tuple[type[Exception], ...]:
+    """Return what transformers raises over content that it cannot make sense of."""
+    strict = require("huggingface_hub.errors", extra="icml-core[hf]").StrictDataclassError
+    damaged = require("safetensors", extra="icml-core[hf]").SafetensorError
+    usual = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError)
+    return (*usual, ValueError, strict, damaged)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of an error's message, or its class where it has none."""
+    return next(iter(str(error).strip().splitlines()), type(error).__name__)
+
+
 def _reason(folder: Path, error: Exception) -> str:
     if "trust_remote_code" in str(error):
         return (
             f"{folder} wants to run code of its own: read that code, and if you trust it pass "
             "trust_remote_code=True"
         )
-    lines = str(error).strip().splitlines() or [type(error).__name__]
-    return f"cannot load {folder}: {lines[0]}"
+    return f"cannot load {folder}: {first_line(error)}"

@@ -174,7 +174,9 @@ def sequence(
     if ids.shape[1] < 2:
         return torch.zeros(ids.shape, device=ids.device)
     if _has_plain_head(model):
-        found = _from_hidden(model, ids[:, :-1], targets, shifted, temperature, chunk)
+        found = _from_hidden(
+            model, ids[:, :-1], targets, shifted, temperature=temperature, chunk=chunk
+        )
     else:
         logits = model(ids[:, :-1]).logits
         found = _selected(logits, targets, temperature, chunk)[shifted]
@@ -191,11 +193,12 @@ def _has_plain_head(model: nn.Module) -> bool:
     return model.config.model_type in PLAIN_HEAD
 
 
-def _from_hidden(  # noqa: PLR0917 - private half of `sequence`, same arguments
+def _from_hidden(
     model: Any,
     ids: Tensor,
     targets: Tensor,
     marked: Tensor,
+    *,
     temperature: float,
     chunk: int | None,
 ) -> Tensor:

@@ -47,7 +47,7 @@ def parse_source(source: str | Path) -> Source:
         return Source("package" if scheme == "pkg" else "random", rest)
     try:
         path = Path(source).expanduser()
-        if path.is_dir():
+        if text and path.is_dir():  # Path("") is the current folder
             return Source("local", str(path))
         if path.suffix == ".gguf" and path.is_file():
             return Source("gguf", str(path))

@@ -66,9 +66,10 @@ class TinyGPT(nn.Module):
         torch.Size([1, 3, 10])
     """
 
-    def __init__(  # noqa: PLR0917 (sizes, each with a default)
+    def __init__(
         self,
         vocab: int,
+        *,
         d: int = 48,
         layers: int = 2,
         heads: int = 4,
@@ -215,8 +216,8 @@ def word_tokenizer(words: Sequence[str]) -> Any:
     )
 
 
-def causal_lm(  # noqa: PLR0917 (sizes, each with a default)
-    vocab: int, d: int = 64, layers: int = 2, heads: int = 4, ctx: int = 256, seed: int = 0
+def causal_lm(
+    vocab: int, *, d: int = 64, layers: int = 2, heads: int = 4, ctx: int = 256, seed: int = 0
 ) -> nn.Module:
     """Build a random Llama with tied embeddings in float32 (86 k parameters at vocab 65).
 

@@ -1,17 +1,10 @@
-"""The state of a training loop on disk: complete or absent, and continued bit for bit.
-
-Each save is a folder of its own, ``iteration-00000010``, written beside and renamed into place;
-then the older one goes. A kill at any moment leaves at least one complete save.
-"""
+"""The state of a training loop on disk: complete or absent, and continued bit for bit."""
 
 from __future__ import annotations
 
 import json
-import os
 import pickle
-import shutil
 import signal
-import tempfile
 import threading
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
@@ -26,16 +19,25 @@ from safetensors.torch import load_model, save_model
 from torch import nn
 
 from icml.core.errors import UserError
+from icml.core.journal import replace_folder, whole_folder
 
 __all__ = ["Checkpoint", "held_interrupts"]
 
-_FOREIGN = (pickle.UnpicklingError, SafetensorError)
-_PREFIX, _PARTIAL = "iteration-", ".partial-"
+_MODEL, _OPTIMIZER, _STATE = "model.safetensors", "optimizer.pt", "state.json"
+_UNREADABLE = (
+    OSError,
+    ValueError,
+    LookupError,
+    RuntimeError,
+    EOFError,
+    pickle.UnpicklingError,
+    SafetensorError,
+)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Where one training run keeps its state."""
+    """Where one training run keeps its state, replaced as a whole at each save."""
 
     folder: Path
     identity: Mapping[str, Any]
@@ -46,55 +48,43 @@ class Checkpoint:
 
     def save(self, iteration: int, rows: list[dict[str, float]]) -> None:
         """Write the state after ``iteration`` finished iterations, and the rows logged so far."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        older = self._saves()
-        partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=self.folder))
-        save_model(self.model, str(partial / "model.safetensors"))
         state = {
             "optimizer": self.optimizer.state_dict(),
             "generator": self.generator.get_state(),
         }
-        torch.save(state, partial / "optimizer.pt")
         record = {"identity": dict(self.identity), "iteration": iteration, "rows": rows}
-        (partial / "state.json").write_text(json.dumps(record))
-        for path in (*partial.iterdir(), partial):
-            _flush(path)
-        target = self.folder / f"{_PREFIX}{iteration:08d}"
-        shutil.rmtree(target, ignore_errors=True)
-        partial.rename(target)
-        _flush(self.folder)
-        for path in (*older, *self.folder.glob(f"{_PARTIAL}*")):
-            if path != target:
-                shutil.rmtree(path)
+        with replace_folder(self.folder) as draft:
+            save_model(self.model, str(draft / _MODEL))
+            torch.save(state, draft / _OPTIMIZER)
+            (draft / _STATE).write_text(json.dumps(record))
 
     def restore(self) -> tuple[int, list[dict[str, float]]]:
-        """Load the newest save into model, optimizer and generator.
+        """Load the last save into model, optimizer and generator.
 
         Returns:
             The number of finished iterations and the rows logged by them; 0 and no rows where
             there is no save.
 
         Raises:
-            UserError: If the save belongs to a run with another identity, or can't be read.
+            UserError: If the folder holds something else, the save of a run with another
+                identity, or one that can't be read.
         """
-        saves = self._saves()
-        if not saves:
+        folder = whole_folder(self.folder)
+        if folder is None or not any(folder.iterdir()):
             return 0, []
-        newest = saves[-1]
         try:
-            record = json.loads((newest / "state.json").read_text())
+            record = json.loads((folder / _STATE).read_text())
             self._check_identity(record["identity"])
-            load_model(self.model, str(newest / "model.safetensors"))
-            state = torch.load(newest / "optimizer.pt", weights_only=True, map_location="cpu")
+            load_model(self.model, str(folder / _MODEL))
+            state = torch.load(folder / _OPTIMIZER, weights_only=True, map_location="cpu")
             self.optimizer.load_state_dict(state["optimizer"])
             self.generator.set_state(state["generator"])
         except UserError:
             raise
-        except (OSError, ValueError, LookupError, RuntimeError, EOFError, *_FOREIGN) as error:
-            kind = type(error).__name__
+        except _UNREADABLE as error:
             raise UserError(
-                f"the checkpoint {newest} can't be read ({kind}): "
-                f"delete {self.folder} to start anew"
+                f"{folder} holds no checkpoint that can be read ({type(error).__name__}): "
+                "choose another folder, or delete it to start anew"
             ) from error
         return record["iteration"], record["rows"]
 
@@ -107,18 +97,6 @@ class Checkpoint:
                     f"{self.folder} holds a run with {name}={saved.get(name)!r}, this one has "
                     f"{name}={wanted.get(name)!r}: choose another folder or delete it"
                 )
-
-    def _saves(self) -> list[Path]:
-        return sorted(self.folder.glob(f"{_PREFIX}*"))
-
-
-def _flush(path: Path) -> None:
-    """Force a file's or folder's content to the disk, so that a rename never precedes it."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 @contextmanager

@@ -90,7 +90,6 @@ class LoopConfig:
 class TrainResult:
     """What `train` did; the model was trained in place."""
 
-    iterations: int
     rows: list[dict[str, float]]
     """Everything logged, one dict a step, each with its ``step``."""
 
@@ -178,7 +177,7 @@ def train(
     if evaluate:
         rows.append({"step": config.iterations, **evaluate(model)})
         emit(rows[-1])
-    return TrainResult(config.iterations, rows)
+    return TrainResult(rows)
 
 
 def _advantages(advantage_fn: AdvantageFn, batch: Batch) -> Tensor:
