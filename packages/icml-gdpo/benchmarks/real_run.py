@@ -1,7 +1,7 @@
 """Train SmolLM2 by its recipe, audit the log it wrote, and keep what both commands print.
 
 ``OMP_NUM_THREADS=1 python benchmarks/real_run.py`` (one thread: two on a busy machine wait for each
-other) writes ``results/smollm2_chain_sum``: the output of the two
+other) writes ``benchmarks/smollm2_chain_sum``: the output of the two
 commands, the run's numbers and its completions log. The README shows them.
 """
 
@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-RESULTS = Path(__file__).parents[1] / "results" / "smollm2_chain_sum"
+RESULTS = Path(__file__).with_name("smollm2_chain_sum")
 RUN = Path("runs/gdpo/train/smollm2_chain_sum")
 TRAIN = ["gdpo", "train", "smollm2_chain_sum"]
 AUDIT = [
