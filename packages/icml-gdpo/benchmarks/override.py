@@ -1,7 +1,7 @@
 """The share of a step's CPU time inside GDPO's override, by the mixin's own accounting.
 
 ``python benchmarks/override.py``: a small random Llama, the cheapest model that a step could have,
-so the largest share; target below 2 % for a real one (see ``results/smollm2_chain_sum``).
+so the largest share; target below 2 % for a real one (see ``benchmarks/smollm2_chain_sum``).
 """
 
 from __future__ import annotations

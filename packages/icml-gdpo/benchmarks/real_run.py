@@ -1,19 +1,21 @@
 """Train SmolLM2 by its recipe, audit the log it wrote, and keep what both commands print.
 
-``python benchmarks/real_run.py`` writes ``results/smollm2_chain_sum``: the output of the two
+``OMP_NUM_THREADS=1 python benchmarks/real_run.py`` (one thread: two on a busy machine wait for each
+other) writes ``benchmarks/smollm2_chain_sum``: the output of the two
 commands, the run's numbers and its completions log. The README shows them.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 
-RESULTS = Path(__file__).parents[1] / "results" / "smollm2_chain_sum"
+RESULTS = Path(__file__).with_name("smollm2_chain_sum")
 RUN = Path("runs/gdpo/train/smollm2_chain_sum")
 TRAIN = ["gdpo", "train", "smollm2_chain_sum"]
 AUDIT = [
@@ -26,7 +28,9 @@ def icml(arguments: list[str], folder: Path) -> str:
     """Run ``icml`` in a folder and return the command and what it printed, for a README."""
     command = [sys.executable, "-m", "icml.core.cli", *arguments]
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, text=True, check=True)
-    return f"$ icml {' '.join(arguments)}\n{done.stdout}"
+    threads = os.environ.get("OMP_NUM_THREADS")
+    setting = f"OMP_NUM_THREADS={threads} " if threads else ""
+    return f"$ {setting}icml {' '.join(arguments)}\n{done.stdout}"
 
 
 def main() -> None:

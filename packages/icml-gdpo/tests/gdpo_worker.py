@@ -4,6 +4,7 @@ Completions, and with them rewards and token counts, are a function of the promp
 in the group, so they don't depend on how many processes share the work.
 """
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -37,9 +38,10 @@ def first_id(completion_ids, **columns):
     return [None if ids[0] % 3 == 0 else float(ids[0]) for ids in completion_ids]
 
 
-def main(out: Path, world: int) -> None:
+def step(folder: Path, world: int) -> str:
+    """Train one step and return, as JSON, what was logged."""
     config = GDPOConfig(
-        str(out.parent), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
+        str(folder), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
         disable_tqdm=True, save_strategy="no", max_steps=1, seed=7, max_completion_length=8,
         per_device_train_batch_size=SAMPLES // world, num_generations=GROUP,
         gdpo_batch_norm="token", ddp_backend="gloo" if world > 1 else None,
@@ -51,11 +53,19 @@ def main(out: Path, world: int) -> None:
     )  # fmt: skip
     assert trainer.accelerator.num_processes == world
     trainer.train()
-    if trainer.accelerator.is_main_process:
-        numbers = {k: v for k, v in trainer.state.log_history[0].items() if k.startswith("gdpo/")}
-        logged = {"advantages": list(trainer._logs["advantages"]), "numbers": numbers}
-        out.write_text(json.dumps(logged))
+    rows = [row for row in trainer.state.log_history if "gdpo/distinct" in row]
+    numbers = {k: v for k, v in rows[0].items() if k.startswith("gdpo/")}
+    return json.dumps({"advantages": list(trainer._logs["advantages"]), "numbers": numbers})
+
+
+def main(out: Path, world: int) -> None:
+    logged = step(out.parent, world)
+    if world == 1 or torch.distributed.get_rank() == 0:
+        out.write_text(logged)
     if world > 1:
+        # What DDP holds must go before the group does, and no process may go before the others.
+        gc.collect()
+        torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 
 

@@ -24,8 +24,13 @@ def test_two_processes_give_the_advantages_and_the_log_of_one(tmp_path):
         str(WORKER), str(two), "2",
     ]  # fmt: skip
     env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-    # torchrun ends its children when it is ended
-    subprocess.run(command, env=env, check=True, timeout=300, capture_output=True)
+    process = subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    try:
+        output, _ = process.communicate(timeout=300)
+    finally:
+        process.terminate()  # torchrun then ends its children; nothing if it has ended
+        process.wait(timeout=60)
+    assert process.returncode == 0, output.decode()[-4000:]
     alone, together = json.loads(one.read_text()), json.loads(two.read_text())
     assert len(set(alone["advantages"])) > 2
     assert together["advantages"] == alone["advantages"]

@@ -8,7 +8,9 @@ from icml.core.models.tiny import causal_lm
 
 
 def test_equal_weights_have_one_fingerprint_and_others_another():
-    first, again, other = (fingerprint(causal_lm(20, d=8, layers=1, seed=seed)) for seed in (0, 0, 1))
+    first, again, other = (
+        fingerprint(causal_lm(20, d=8, layers=1, seed=seed)) for seed in (0, 0, 1)
+    )
     assert first == again != other
     assert len(first) == 64
 

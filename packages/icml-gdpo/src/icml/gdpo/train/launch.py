@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from icml.core.errors import UserError
 from icml.core.journal import write_atomic
-from icml.gdpo.named_rewards import reward_functions
-from icml.gdpo.prompts import from_hub, load_prompts
-from icml.gdpo.recipe import Recipe, read_recipe
+from icml.gdpo.train.named_rewards import reward_functions
+from icml.gdpo.train.prompts import from_hub, load_prompts
+from icml.gdpo.train.recipe import Recipe, read_recipe
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -43,6 +43,7 @@ def train(source: str, *, out: Path | None = None, allow_import: bool = False) -
         UserError: If the recipe, the dataset or the folder can't be used.
         MissingExtra: If a library is missing that the recipe needs.
     """
+    started = time.perf_counter()
     # Their own deprecations, which no recipe can do anything about.
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
     recipe = read_recipe(source)
@@ -67,6 +68,7 @@ def train(source: str, *, out: Path | None = None, allow_import: bool = False) -
         after = f"continues from {where}" if where else "starts again, there is no checkpoint yet"
         print(f"interrupted; this {after}:\n  {shlex.join(command)}", file=sys.stderr)
         return 130
+    result |= {"seconds": round(time.perf_counter() - started, 1)}
     if _is_main():
         write_atomic(out / RESULT, json.dumps(result, indent=2) + "\n")
         _say(f"{result['steps']} steps in {result['seconds']:.0f} s, in {out}")
@@ -144,16 +146,15 @@ def _run(
     *,
     before: Path | None,
 ) -> dict[str, Any]:
-    from icml.gdpo.training_log import StepLines, peak_memory_mb
+    from icml.gdpo.train.step_lines import StepLines, peak_memory_mb
 
-    started = time.perf_counter()
     trainer = _trainer(recipe, rewards, config, dataset)
     trainer.add_callback(StepLines(trainer.reward_func_names))
     trainer.train(resume_from_checkpoint=str(before) if before else None)
     trainer.save_model()
     return {
         "steps": trainer.state.global_step,
-        "seconds": round(time.perf_counter() - started, 1),
+        "cpu_seconds": round(time.process_time(), 1),
         "peak_memory_mb": peak_memory_mb(),
         "override_cpu_seconds": round(trainer.override_seconds, 4),
     }
