@@ -91,9 +91,9 @@ def test_every_recipe_of_ours_makes_a_gdpoconfig(name, tmp_path):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_of_ours_says_how_to_launch_it(name):
-    import icml.gdpo.train.recipe
+    import icml.gdpo
 
-    folder = Path(icml.gdpo.train.recipe.__file__).parent / "recipes"
+    folder = Path(icml.gdpo.__file__).parent / "recipes"
     head = (folder / f"{name}.yaml").read_text().split("version:")[0]
     assert all(line.startswith("#") for line in head.splitlines())
     imports = " --allow-import" if read_recipe(name).imported else ""
