@@ -18,8 +18,8 @@ def test_every_claim_of_a_shipped_run_is_shown_with_its_interval_and_outcome(tmp
         claims=[claim(), claim(holds=False, interval=None), claim(holds=False, kind="reported")],
         timing=Timing(started="", finished="", wall_seconds=90.0, peak_memory_mb=812.3),
     )  # fmt: skip
-    (tmp_path / "results").mkdir()
-    (tmp_path / "results" / "summary.json").write_text(shipped.model_dump_json())
+    (tmp_path / readme.SHIPPED).mkdir(parents=True)
+    (tmp_path / readme.SHIPPED / "summary.json").write_text(shipped.model_dump_json())
     summary = readme.shipped_summary(tmp_path)
     assert summary is not None
     assert readme.claims_table(summary) == [

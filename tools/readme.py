@@ -16,6 +16,10 @@ if TYPE_CHECKING:  # the noxfile runs where icml.core isn't installed
     from icml.core.summary import Claim, Summary
 
 
+SHIPPED = Path("results", "reproduce")
+"""Where a package keeps the measured run that its README shows."""
+
+
 def python_blocks(readme: Path) -> list[str]:
     """Return the ``python`` code blocks of a Markdown file."""
     text = readme.read_text(encoding="utf-8")
@@ -26,7 +30,7 @@ def shipped_summary(folder: Path) -> Summary | None:
     """Return the summary of the measured run that a package ships, or None if it ships none."""
     from icml.core.summary import read_summary
 
-    results = folder / "results"
+    results = folder / SHIPPED
     return read_summary(results) if results.is_dir() else None
 
 

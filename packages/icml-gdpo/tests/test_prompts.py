@@ -5,8 +5,8 @@ import json
 import pytest
 
 from icml.core.errors import UserError
-from icml.gdpo.prompts import from_hub, load_prompts
-from icml.gdpo.recipe import DatasetPart
+from icml.gdpo.train.prompts import from_hub, load_prompts
+from icml.gdpo.train.recipe import DatasetPart
 
 GYM = "reasoning_gym:chain_sum?size=3&seed=5&min_terms=2&max_terms=2"
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from icml.core.errors import UserError
-from icml.gdpo.named_rewards import reward_functions
-from icml.gdpo.recipe import parse_recipe, read_recipe, recipe_names
-from icml.gdpo.run_training import training_config
+from icml.gdpo.train.launch import training_config
+from icml.gdpo.train.named_rewards import reward_functions
+from icml.gdpo.train.recipe import parse_recipe, read_recipe, recipe_names
 
 LEAST = """
 model: random:llama
@@ -91,9 +91,9 @@ def test_every_recipe_of_ours_makes_a_gdpoconfig(name, tmp_path):
 
 @pytest.mark.parametrize("name", recipe_names())
 def test_every_recipe_of_ours_says_how_to_launch_it(name):
-    import icml.gdpo.recipe
+    import icml.gdpo.train.recipe
 
-    folder = Path(icml.gdpo.recipe.__file__).parent / "recipes"
+    folder = Path(icml.gdpo.train.recipe.__file__).parent / "recipes"
     head = (folder / f"{name}.yaml").read_text().split("version:")[0]
     assert all(line.startswith("#") for line in head.splitlines())
     imports = " --allow-import" if read_recipe(name).imported else ""

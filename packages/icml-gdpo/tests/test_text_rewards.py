@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from icml.gdpo import text_rewards
-from icml.gdpo.text_rewards import extract_answer
+from icml.gdpo.train import text_rewards
+from icml.gdpo.train.text_rewards import extract_answer
 
 
 @pytest.mark.parametrize(

@@ -105,7 +105,7 @@ class AuditOptions:
 def audit(options: AuditOptions) -> None:
     """Say what GRPO and GDPO make of the rewards of a logged run."""
     weights = options.weight_values
-    from icml.gdpo.logs import read_log
+    from icml.gdpo.audit.logs import read_log
 
     log = read_log(options.logs, options.reward_names, group_size=options.group_size)
     from icml.gdpo.audit import audit as run
@@ -134,7 +134,7 @@ class TrainOptions:
 
 def train(options: TrainOptions) -> int:
     """Train a model with TRL's GRPOTrainer and GDPO's advantages, by a recipe."""
-    from icml.gdpo.run_training import train as run
+    from icml.gdpo.train.launch import train as run
 
     return run(options.recipe, out=options.out, allow_import=options.allow_import)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from icml.core.errors import UserError
-from icml.gdpo.gym import questions
-from icml.gdpo.recipe import DatasetPart
+from icml.gdpo.train.gym import questions
+from icml.gdpo.train.recipe import DatasetPart
 
 if TYPE_CHECKING:
     from datasets import Dataset

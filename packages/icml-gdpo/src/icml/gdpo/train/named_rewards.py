@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from icml.core.errors import UserError
-from icml.gdpo import text_rewards
-from icml.gdpo.recipe import Recipe, RewardPart
 from icml.gdpo.rewards import ConditionedReward, RewardFunction
+from icml.gdpo.train import text_rewards
+from icml.gdpo.train.recipe import Recipe, RewardPart
 
 _BUILT_IN: dict[str, Callable[..., list[float]]] = {
     "answer": text_rewards.answer,

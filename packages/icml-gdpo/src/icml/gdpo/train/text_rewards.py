@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
-from icml.gdpo.gym import verify
+from icml.gdpo.train.gym import verify
 
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL)
 _SENTENCE = re.compile(r"\banswer is:? *\$?([-+]?\d[\d,]*(?:\.\d+)?)\.?\s*$", re.IGNORECASE)

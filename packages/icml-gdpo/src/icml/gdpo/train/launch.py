@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from icml.core.errors import UserError
 from icml.core.journal import write_atomic
-from icml.gdpo.named_rewards import reward_functions
-from icml.gdpo.prompts import from_hub, load_prompts
-from icml.gdpo.recipe import Recipe, read_recipe
+from icml.gdpo.train.named_rewards import reward_functions
+from icml.gdpo.train.prompts import from_hub, load_prompts
+from icml.gdpo.train.recipe import Recipe, read_recipe
 
 if TYPE_CHECKING:
     from datasets import Dataset
@@ -146,7 +146,7 @@ def _run(
     *,
     before: Path | None,
 ) -> dict[str, Any]:
-    from icml.gdpo.training_log import StepLines, peak_memory_mb
+    from icml.gdpo.train.step_lines import StepLines, peak_memory_mb
 
     trainer = _trainer(recipe, rewards, config, dataset)
     trainer.add_callback(StepLines(trainer.reward_func_names))

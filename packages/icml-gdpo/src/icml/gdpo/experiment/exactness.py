@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from icml.gdpo.enumeration import PAPER_GRID, distinct_table
-from icml.gdpo.verdict import plot_arms
+from icml.gdpo.experiment.verdict import plot_arms
 
 if TYPE_CHECKING:
     from icml.core.experiment import Run
@@ -82,7 +82,7 @@ def _largest_difference_from_trl() -> float:
     import torch
 
     from icml.gdpo.advantages import gdpo_advantages
-    from icml.gdpo.logs import trl_logged_batches
+    from icml.gdpo.audit.logs import trl_logged_batches
 
     differences = [
         (gdpo_advantages(torch.tensor(batch.rewards), 8) - torch.tensor(batch.advantages)).abs()

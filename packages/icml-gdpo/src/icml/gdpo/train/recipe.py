@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from importlib.resources.abc import Traversable
 
 BUILT_IN = ("answer", "format", "integer", "length")
-"""Rewards of this package that a recipe may name; see :mod:`icml.gdpo.text_rewards`."""
+"""Rewards of this package that a recipe may name; see :mod:`icml.gdpo.train.text_rewards`."""
 
 
 class _Loader(yaml.SafeLoader):
