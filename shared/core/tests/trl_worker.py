@@ -4,6 +4,7 @@ Samples, weights and the update must not depend on how many processes share the 
 ``python trl_worker.py OUT WORLD`` writes what came out as JSON.
 """
 
+import gc
 import json
 import sys
 from pathlib import Path
@@ -49,10 +50,10 @@ def even_ids(completion_ids, **columns):
     return [float(sum(token % 2 == 0 for token in ids)) for ids in completion_ids]
 
 
-def main(out: Path, world: int) -> None:
+def step(folder: Path, world: int) -> str:
     words = list("abcdefghijkl")
     args = GRPOConfig(
-        str(out.parent), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
+        str(folder), use_cpu=True, bf16=False, gradient_checkpointing=False, report_to=[],
         disable_tqdm=True, save_strategy="no", max_steps=1, seed=7, optim="sgd", learning_rate=0.1,
         max_grad_norm=0.0, per_device_train_batch_size=SAMPLES // world, num_generations=GROUP,
         max_completion_length=8, ddp_backend="gloo" if world > 1 else None,
@@ -67,14 +68,23 @@ def main(out: Path, world: int) -> None:
     before = parameters_to_vector(model.parameters()).detach().clone()
     trainer.train()
     after = parameters_to_vector(model.parameters()).detach()
-    if trainer.accelerator.is_main_process:
-        found = {
+    return json.dumps(
+        {
             "standardised": trainer.standardised.tolist(),
             "logged": list(trainer._logs["advantages"]),
             "update": (after - before).tolist(),
         }
-        out.write_text(json.dumps(found))
+    )
+
+
+def main(out: Path, world: int) -> None:
+    found = step(out.parent, world)
+    if world == 1 or torch.distributed.get_rank() == 0:
+        out.write_text(found)
     if world > 1:
+        # What DDP holds must go before the group does, and no process may go before the others.
+        gc.collect()
+        torch.distributed.barrier()
         torch.distributed.destroy_process_group()
 
 
