@@ -27,6 +27,10 @@ PLANTED = {
         "shared/core/src/icml/core/rl/__init__.py",
         "from icml.core import summary",
     ),
+    "a torch room uses more of the light ones than it may": (
+        "shared/core/src/icml/core/rl/__init__.py",
+        "from icml.core import installed",
+    ),
     "a light room uses a torch room": (
         "shared/core/src/icml/core/summary.py",
         "def planted() -> None:\n    import icml.core.cuda.device",

@@ -3,22 +3,25 @@ import sys
 
 from tools import readme, workspace
 
-
-def claim(**changes: object) -> dict:
-    base = {"statement": "a | b", "value": 1.2345, "interval": [1, 2], "holds": True}
-    return {**base, "kind": "required", **changes}
+from icml.core.summary import Claim, Summary, Timing
 
 
-def test_every_claim_is_shown_with_its_interval_and_outcome() -> None:
-    summary = {
-        "command": "icml a reproduce",
-        "claims": [
-            claim(),
-            claim(holds=False, interval=None),
-            claim(holds=False, kind="reported"),
-        ],
-        "timing": {"wall_seconds": 90.0, "peak_memory_mb": 812.3},
-    }
+def claim(**changes) -> Claim:
+    base = {"statement": "a | b", "value": 1.2345, "interval": (1, 2), "holds": True}
+    return Claim(id="id", **{**base, "kind": "required", **changes})
+
+
+def test_every_claim_of_a_shipped_run_is_shown_with_its_interval_and_outcome(tmp_path) -> None:
+    shipped = Summary(
+        paper="a", title="", command="icml a reproduce", config={}, seeds=[], versions={},
+        hardware={}, git=None, tables=[], figures=[], notes=[],
+        claims=[claim(), claim(holds=False, interval=None), claim(holds=False, kind="reported")],
+        timing=Timing(started="", finished="", wall_seconds=90.0, peak_memory_mb=812.3),
+    )  # fmt: skip
+    (tmp_path / readme.SHIPPED).mkdir(parents=True)
+    (tmp_path / readme.SHIPPED / "summary.json").write_text(shipped.model_dump_json())
+    summary = readme.shipped_summary(tmp_path)
+    assert summary is not None
     assert readme.claims_table(summary) == [
         "| claim | value | interval | outcome |",
         "| --- | --- | --- | --- |",

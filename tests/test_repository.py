@@ -1,7 +1,10 @@
 """Rules that hold for the whole repository."""
 
+import ast
 import os
 import re
+import sys
+from importlib.metadata import packages_distributions
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -27,6 +30,18 @@ def places_of_this_machine() -> list[str]:
     urls = [value for name, value in os.environ.items() if variables.fullmatch(name)]
     hosts = {urlsplit(url).hostname or "pypi.org" for url in urls} - {"pypi.org"}
     return [str(ROOT), *os.environ.get("UV_FIND_LINKS", "").split(), *hosts]
+
+
+def imported(source: Path) -> set[str]:
+    """Top-level names of the foreign modules that the files below ``source`` import."""
+    found: set[str] = set()
+    for file in source.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
+    return found - sys.stdlib_module_names - {"icml"}
 
 
 def test_no_distribution_owns_the_namespace_package() -> None:
@@ -68,6 +83,15 @@ def test_every_paper_has_a_benchmark_a_command_and_an_example(name) -> None:
     assert any(file.is_relative_to(folder / "benchmarks") for file in TRACKED)
     assert commands == {name.removeprefix("icml-"): f"{module}.cli:app"}
     assert "```python\n" in (ROOT / folder / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+def test_every_distribution_lists_what_it_imports_also_where_another_brings_it(name) -> None:
+    listed = workspace.requirements(MEMBERS[name])
+    homes = packages_distributions()
+    foreign = imported(MEMBERS[name] / "src")
+    providers = {m: {d.lower().replace("_", "-") for d in homes.get(m, [])} for m in foreign}
+    assert {module for module in foreign if not providers[module] & listed} == set()
 
 
 @pytest.mark.parametrize("name", MEMBERS)

@@ -6,14 +6,18 @@ text after such a call isn't what the call gives now.
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 from tools.workspace import ROOT, TEMPLATE, members, project_file
 
-_SHIPPED = "results/summary.json"
+if TYPE_CHECKING:  # the noxfile runs where icml.core isn't installed
+    from icml.core.summary import Claim, Summary
+
+
+SHIPPED = Path("results", "reproduce")
+"""Where a package keeps the measured run that its README shows."""
 
 
 def python_blocks(readme: Path) -> list[str]:
@@ -22,37 +26,33 @@ def python_blocks(readme: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def shipped_summary(folder: Path) -> dict[str, Any] | None:
+def shipped_summary(folder: Path) -> Summary | None:
     """Return the summary of the measured run that a package ships, or None if it ships none."""
-    file = folder / _SHIPPED
-    return json.loads(file.read_text(encoding="utf-8")) if file.is_file() else None
+    from icml.core.summary import read_summary
+
+    results = folder / SHIPPED
+    return read_summary(results) if results.is_dir() else None
 
 
 def _row(*cells: str) -> str:
     return "| " + " | ".join(cell.replace("|", r"\|") for cell in cells) + " |"
 
 
-def _interval(claim: dict[str, Any]) -> str:
-    if claim["interval"] is None:
+def _interval(claim: Claim) -> str:
+    if claim.interval is None:
         return "exact"
-    low, high = claim["interval"]
+    low, high = claim.interval
     return f"{low:.3g} to {high:.3g}"
 
 
-def _verdict(claim: dict[str, Any]) -> str:
-    if claim["kind"] == "required":
-        return "holds" if claim["holds"] else "FAILED"
-    return "supported" if claim["holds"] else "not supported at this scale"
-
-
-def claims_table(summary: dict[str, Any]) -> list[str]:
+def claims_table(summary: Summary) -> list[str]:
     """Return, as Markdown lines, each claim of a run with its interval and outcome."""
     lines = [_row("claim", "value", "interval", "outcome"), _row("---", "---", "---", "---")]
-    for claim in summary["claims"]:
-        value = f"{claim['value']:.3g}"
-        lines.append(_row(claim["statement"], value, _interval(claim), _verdict(claim)))
-    seconds, memory = summary["timing"]["wall_seconds"], summary["timing"]["peak_memory_mb"]
-    return [*lines, "", f"`{summary['command']}`: {seconds:.0f} s, {memory:.0f} MB at most."]
+    for claim in summary.claims:
+        row = _row(claim.statement, f"{claim.value:.3g}", _interval(claim), claim.verdict)
+        lines.append(row)
+    seconds, memory = summary.timing.wall_seconds, summary.timing.peak_memory_mb
+    return [*lines, "", f"`{summary.command}`: {seconds:.0f} s, {memory:.0f} MB at most."]
 
 
 def claims(distribution: str) -> str:
@@ -67,9 +67,9 @@ def _outcome(folder: Path) -> str:
     summary = shipped_summary(folder)
     if summary is None:
         return "not measured yet"
-    held = sum(claim["holds"] for claim in summary["claims"])
-    minutes = summary["timing"]["wall_seconds"] / 60
-    return f"{held} of {len(summary['claims'])} claims hold, in {minutes:.1f} min"
+    held = sum(claim.holds for claim in summary.claims)
+    minutes = summary.timing.wall_seconds / 60
+    return f"{held} of {len(summary.claims)} claims hold, in {minutes:.1f} min"
 
 
 def packages() -> str:

@@ -9,7 +9,7 @@ import torch
 from icml.core.errors import UserError
 from icml.gdpo import gdpo_advantages, grpo_advantages
 from icml.gdpo.audit import audit, write_audit
-from icml.gdpo.logs import Log, LoggedBatch, read_log
+from icml.gdpo.audit.logs import Log, LoggedBatch, read_log
 
 DATA = Path(__file__).parent / "data" / "trl-completions"
 NAMES = ["ans", "fmt", "length"]

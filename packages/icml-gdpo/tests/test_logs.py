@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from icml.core.errors import UserError
-from icml.gdpo.logs import read_log, trl_logged_batches
+from icml.gdpo.audit.logs import read_log, trl_logged_batches
 
 DATA = Path(__file__).parent / "data" / "trl-completions"
 REWARDS = ["ans", "fmt", "length"]

@@ -8,7 +8,7 @@ from torch.testing import assert_close
 
 from icml.core.rl.functional import masked_whiten
 from icml.gdpo import gdpo_advantages, grpo_advantages
-from icml.gdpo.logs import trl_logged_batches
+from icml.gdpo.audit.logs import trl_logged_batches
 
 
 def rewards_with_gaps(seed, rows=48, count=3, missing=1 / 3):

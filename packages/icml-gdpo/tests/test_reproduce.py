@@ -6,8 +6,8 @@ import pytest
 
 from icml.core.experiment import Run
 from icml.core.testing import check_interrupted_run_continues, check_reproduce
+from icml.gdpo.experiment.verdict import selection_score
 from icml.gdpo.reproduce import SIZES, TITLE, run_experiment
-from icml.gdpo.verdict import selection_score
 
 
 def test_seeds_that_choose_rates_are_never_shown():

@@ -2,7 +2,7 @@ import pytest
 import torch
 from scipy.stats import binomtest, chisquare
 
-from icml.gdpo.tasks import (
+from icml.gdpo.experiment.tasks import (
     BROKEN,
     CALLS,
     LONGEST,

@@ -11,9 +11,9 @@ from icml.core.errors import UserError
 from icml.core.models.tiny import TinyGPT
 from icml.core.rl.batch import Batch
 from icml.gdpo.advantages import gdpo_advantages
+from icml.gdpo.experiment.tasks import CALLS, VOCABULARY
+from icml.gdpo.experiment.training import ADVANTAGES, evaluate, format_say, train_arm, warm_start
 from icml.gdpo.reproduce import SIZES
-from icml.gdpo.tasks import CALLS, VOCABULARY
-from icml.gdpo.training import ADVANTAGES, evaluate, format_say, train_arm, warm_start
 
 SMALL = replace(
     SIZES["quick"], iterations=3, eval_every=2, prompts=4, group_size=4, width=16, sft_steps=4

@@ -230,7 +230,7 @@ def test_the_best_table_has_a_row_for_each_metric_and_method():
     ]
     found = result.differences["new", "reward"]
     assert (rows[0]["verdict"], rows[0]["difference"]) == ("baseline", None)
-    assert (rows[1]["difference"], rows[1]["low"], rows[1]["high"]) == found.interval
+    assert tuple(rows[1][f"difference{limit}"] for limit in ("", " low", " high")) == found.interval
     assert (rows[1]["p (Holm)"], rows[1]["verdict"]) == (found.p_value, "higher")
 
 

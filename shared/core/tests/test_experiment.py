@@ -19,7 +19,7 @@ import pytest
 
 from icml.core.errors import UserError
 from icml.core.experiment import CellError, Run, Summary
-from icml.core.journal import Journal
+from icml.core.journal import Journal, replace_folder, whole_folder
 
 TOY = Path(__file__).parent / "experiments" / "toy.py"
 
@@ -313,12 +313,12 @@ def test_changed_code_is_told_and_noted_and_finished_cells_are_kept(tmp_path, ca
 
 def test_a_checkpoint_is_there_for_the_next_sitting(tmp_path):
     with opened(tmp_path) as run:
-        assert run.checkpoint_path("gdpo") is None
-        with run.checkpoint("gdpo") as folder:
+        assert whole_folder(run.checkpoint("gdpo")) is None
+        with replace_folder(run.checkpoint("gdpo")) as folder:
             (folder / "step").write_text("7")
     with opened(tmp_path) as run:
-        path = run.checkpoint_path("gdpo")
-        assert path is not None
+        path = whole_folder(run.checkpoint("gdpo"))
+        assert path == tmp_path / "checkpoints" / "gdpo"
         assert (path / "step").read_text() == "7"
         with pytest.raises(ValueError, match="cannot be a file name"):
             run.checkpoint("../gdpo")

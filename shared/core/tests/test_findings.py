@@ -37,6 +37,7 @@ def test_a_claim_takes_numpy_numbers_and_infinite_ends(findings):
     [
         (math.nan, None, "claim 'gain' has a NaN"),
         (0.5, (math.nan, 1.0), "claim 'gain' has a NaN"),
+        (0.5, (0.5, 0.0, 1.0), r"claim 'gain' has interval .*: give \(low, high\) alone"),
         (0.5, (1.0, 0.0), r"claim 'gain' has interval \(1\.0, 0\.0\): the lower end comes first"),
     ],
 )

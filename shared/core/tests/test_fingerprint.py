@@ -8,13 +8,15 @@ from icml.core.models.tiny import causal_lm
 
 
 def test_equal_weights_have_one_fingerprint_and_others_another():
-    first, again, other = (fingerprint(causal_lm(20, 8, 1, seed=seed)) for seed in (0, 0, 1))
+    first, again, other = (
+        fingerprint(causal_lm(20, d=8, layers=1, seed=seed)) for seed in (0, 0, 1)
+    )
     assert first == again != other
     assert len(first) == 64
 
 
 def test_it_changes_with_the_last_bit_of_one_weight():
-    model = causal_lm(20, 8, 1)
+    model = causal_lm(20, d=8, layers=1)
     before = fingerprint(model)
     weight = model.model.norm.weight
     with torch.no_grad():
@@ -45,12 +47,12 @@ def test_a_setting_that_changes_the_function_changes_it():
     ("setting", "value"), [("pad_token_id", 7), ("use_cache", False), ("_name_or_path", "here")]
 )
 def test_a_setting_that_leaves_the_function_alone_does_not(setting, value):
-    model = causal_lm(20, 8, 1)
+    model = causal_lm(20, d=8, layers=1)
     before = fingerprint(model)
     setattr(model.config, setting, value)
     assert fingerprint(model) == before
 
 
 def test_the_number_type_counts():
-    model = causal_lm(20, 8, 1)
+    model = causal_lm(20, d=8, layers=1)
     assert fingerprint(model) != fingerprint(model.bfloat16())

@@ -12,7 +12,6 @@ from icml.core.models.tiny import CausalOutput, TinyGPT
 from icml.core.rl.batch import Batch
 from icml.core.rl.functional import policy_loss
 from icml.core.rl.loop import LoopConfig, train
-from icml.core.rl.sft import supervised
 
 WORDS = range(4, 10)
 SMALL = LoopConfig(iterations=4, max_new_tokens=3, prompts_per_iteration=4, group_size=4)
@@ -381,28 +380,3 @@ def test_no_iterations_only_evaluate():
     none = replace(SMALL, iterations=0)
     result = train(model, sample_prompts, reward, centred, none, seed=0, evaluate=accuracy)
     assert result.rows == [{"step": 0, **accuracy(tiny())}]
-
-
-def test_supervised_steps_down_the_mean_negative_log_likelihood():
-    model, before = tiny(), tiny()
-    batch = [([1, 5], [5, 2]), ([1, 1, 6], [6])]
-    (loss,) = supervised(model, [batch], learning_rate=1e-3)
-    logits = before(torch.tensor([[1, 5, 5, 2]])).logits[0].log_softmax(-1)
-    other = before(torch.tensor([[1, 1, 6, 6]])).logits[0].log_softmax(-1)
-    by_hand = -(logits[1, 5] + logits[2, 2] + other[2, 6]) / 3
-    assert loss == pytest.approx(by_hand.item(), rel=1e-5)
-    by_hand.backward()
-    # AdamW's first step is learning_rate * gradient / (|gradient| + 1e-8).
-    gradient = before.lm_head.weight.grad
-    assert gradient is not None
-    step = before.lm_head.weight - 1e-3 * gradient / (gradient.abs() + 1e-8)
-    torch.testing.assert_close(model.lm_head.weight, step)
-
-
-def test_supervised_learns_what_it_is_shown():
-    model = tiny()
-    batch = [(Echo(word).prompt_ids, [word, 2]) for word in WORDS]
-    losses = supervised(model, [batch] * 150, learning_rate=1e-2)
-    assert losses[0] > 1.5
-    assert losses[-1] < 0.1
-    assert accuracy(model)["accuracy"] > 0.9

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from icml.core.plots import Arm, Bar, Estimate, Plot, bars, curves, intervals
 from icml.core.plots.layout import spread
-from icml.core.plots.style import NARROW, PALETTE, WIDE, look, looks
+from icml.core.plots.style import NARROW, PALETTE, WIDE, looks, own_settings
 
 SVG = "{http://www.w3.org/2000/svg}"
 GRPO, GDPO = Arm("grpo", "baseline", "GRPO"), Arm("gdpo", "ours", "GDPO")
@@ -63,7 +63,7 @@ def texts(svg: str) -> list[str]:
 
 
 def drawn(plot: Plot, width: int = WIDE):
-    with look():
+    with own_settings():
         return plot.draw(width)
 
 
@@ -153,7 +153,7 @@ def test_nothing_drawn_leaves_the_figure(make, width):
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     figure = drawn(make(), width)
-    with look():
+    with own_settings():
         box = figure.get_tightbbox(FigureCanvasAgg(figure).get_renderer())
     slack = 1 / 96  # inches: the caps of lines
     assert box.x0 >= -slack

@@ -47,7 +47,7 @@ def summary(**changes) -> Summary:
             Table(
                 name="rates",
                 caption="Area at every rate.",
-                columns=["method", "rate", "area", "area_low", "area_high", "best"],
+                columns=["method", "rate", "area", "area low", "area high", "best"],
                 rows=[["GRPO", 3e-4, 0.31, 0.25, 0.37, None], ["GDPO", 1e-3, 0.61, 0.5, 0.7, True]],
             )
         ],
@@ -234,7 +234,7 @@ def test_a_run_without_claims_figures_tables_or_notes_has_a_page_too(tmp_path):
 
 
 def test_a_table_without_rows_keeps_its_headers(tmp_path):
-    table = Table(name="t", caption="c", columns=["a", "a_low", "a_high"], rows=[])
+    table = Table(name="t", caption="c", columns=["a", "a low", "a high"], rows=[])
     assert page(tmp_path, tables=[table]).text("th") == ["a"]
 
 
@@ -338,13 +338,18 @@ def test_index_tells_each_outcome_and_links_to_its_report(tmp_path):
     good, bad = run_folder(tmp_path / "runs/a b/q"), tmp_path / "runs/b/q"
     run_folder(bad, title="Other", claims=[claim(holds=False, statement="Mine.")])
     write_report(good)
-    out = write_index([good, bad, tmp_path / "runs/c/q"], tmp_path / "runs/index.html")
+    out = write_index([good, bad], tmp_path / "runs/index.html")
     read = Page(out.read_text())
     assert [a["href"] for a in read.all("a")] == ["a%20b/q/report.html", "b/q/report.html"]
     assert read.text("a") == ["Decoupled rewards", "Other"]
     assert "The claim gain. Measured 0.283 [0.229, 0.337]" in read.words
     assert "1 required claim FAILED." in read.words
-    assert read.words.endswith("c/q Not finished.")
+
+
+def test_index_refuses_a_run_that_is_not_finished_and_writes_nothing(tmp_path):
+    with pytest.raises(UserError, match="holds no finished run"):
+        write_index([run_folder(tmp_path / "a"), tmp_path / "b"], tmp_path / "index.html")
+    assert not (tmp_path / "index.html").exists()
 
 
 def test_index_of_nothing_is_a_page(tmp_path):

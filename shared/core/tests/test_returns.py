@@ -116,25 +116,27 @@ def test_discounted_returns_equal_walking_along_each_episode(chains, gamma):
             total += factor * rewards[step].item()
             factor, step = factor * gamma, int(following[step])
         expected.append(total)
-    assert_close(discounted_returns(rewards, following, gamma), torch.tensor(expected).double())
+    assert_close(
+        discounted_returns(rewards, following, gamma=gamma), torch.tensor(expected).double()
+    )
 
 
 @pytest.mark.parametrize("steps", [1, 2, 3, 4, 7, 8, 9, 1000])
 def test_an_undiscounted_episode_counts_down(steps):
     following = torch.tensor([*range(1, steps), -1])
-    returns = discounted_returns(torch.ones(steps), following, 1.0)
+    returns = discounted_returns(torch.ones(steps), following, gamma=1.0)
     assert returns.tolist() == list(range(steps, 0, -1))
 
 
 def test_returns_of_one_padded_episode_are_those_of_gae_without_a_critic():
     rewards = torch.tensor([1.0, -2.0, 0.5, 4.0], dtype=DOUBLE)
-    chained = discounted_returns(rewards, torch.tensor([1, 2, 3, -1]), 0.9)
+    chained = discounted_returns(rewards, torch.tensor([1, 2, 3, -1]), gamma=0.9)
     row = rewards[None]
     assert_close(gae(row, torch.zeros_like(row), torch.ones(1, 4), gamma=0.9)[1][0], chained)
 
 
 def test_no_steps_have_no_returns():
-    assert discounted_returns(torch.zeros(0), torch.zeros(0, dtype=torch.long), 0.9).shape == (0,)
+    assert discounted_returns(torch.zeros(0), torch.zeros(0).long(), gamma=0.9).shape == (0,)
 
 
 @pytest.mark.parametrize(
@@ -150,4 +152,4 @@ def test_no_steps_have_no_returns():
 )
 def test_chains_that_do_not_end_and_wrong_indices_are_refused(following, gamma, message):
     with pytest.raises(ValueError, match=message):
-        discounted_returns(torch.ones(3), torch.tensor(following), gamma)
+        discounted_returns(torch.ones(3), torch.tensor(following), gamma=gamma)

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 
 from icml.core.errors import UserError
+from icml.core.journal import replace_folder
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def experiment(config, run):
     seeds = range(config.cells)
     scores = run.cells({f"seed={seed}": (seed,) for seed in seeds}, partial(train, config=config))
     mean = run.cell("mean", lambda: sum(score["score"] for score in scores.values()) / len(scores))
-    with run.checkpoint("last") as folder:
+    with replace_folder(run.checkpoint("last")) as folder:
         (folder / "state").write_text(str(mean))
     run.seeds(seeds)
     run.table("scores", [{"cell": key, **_row(value)} for key, value in scores.items()], caption="")

@@ -105,7 +105,7 @@ class AuditOptions:
 def audit(options: AuditOptions) -> None:
     """Say what GRPO and GDPO make of the rewards of a logged run."""
     weights = options.weight_values
-    from icml.gdpo.logs import read_log
+    from icml.gdpo.audit.logs import read_log
 
     log = read_log(options.logs, options.reward_names, group_size=options.group_size)
     from icml.gdpo.audit import audit as run
@@ -118,8 +118,30 @@ def audit(options: AuditOptions) -> None:
         print(path)
 
 
+@dataclass(frozen=True)
+class TrainOptions:
+    """What to train."""
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE", help_behavior_hint="(required)")]
+    """A YAML file, or one of ours: smollm2_chain_sum runs on a CPU in minutes."""
+    out: Annotated[
+        Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/gdpo/train/RECIPE)")
+    ] = None
+    """Folder of the run; the same command again continues from its last checkpoint."""
+    allow_import: bool = False
+    """Import reward functions that the recipe names as module:function, which runs their code."""
+
+
+def train(options: TrainOptions) -> int:
+    """Train a model with TRL's GRPOTrainer and GDPO's advantages, by a recipe."""
+    from icml.gdpo.train.launch import train as run
+
+    return run(options.recipe, out=options.out, allow_import=options.allow_import)
+
+
 app: Mapping[str, Callable[[Any], int | None]] = {
     "reproduce": reproduce,
     "table": table,
     "audit": audit,
+    "train": train,
 }

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from icml.gdpo.exactness import compare_with_trl, count_distinct_advantages
-from icml.gdpo.verdict import ARMS, judge, selection_score
+from icml.gdpo.experiment.exactness import compare_with_trl, count_distinct_advantages
+from icml.gdpo.experiment.verdict import ARMS, judge, selection_score
 
 if TYPE_CHECKING:
     from icml.core.experiment import Run
@@ -77,7 +77,7 @@ def run_experiment(config: Config, run: Run) -> None:
 def _train(config: Config, run: Run) -> Comparison:
     """Train every arm at every rate and seed, from one warm-started model a seed."""
     from icml.core.rl.compare import compare
-    from icml.gdpo.training import train_arm, warm_start
+    from icml.gdpo.experiment.training import train_arm, warm_start
 
     folder = run.dir.absolute() / "checkpoints"
     starts = {f"warm-start/seed={s}": (s,) for s in (*config.select_seeds, *config.report_seeds)}

@@ -49,7 +49,6 @@ def report(options: ReportOptions) -> int:
         read_summary(folder)  # one sentence before anything is written
     pages = [write_report(folder) for folder in options.folders]
     if len(pages) > 1:
-        options.index.parent.mkdir(parents=True, exist_ok=True)
         pages.append(write_index(options.folders, options.index))
     print("\n".join(str(page.resolve()) for page in pages))
     return 0

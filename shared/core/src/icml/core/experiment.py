@@ -21,7 +21,7 @@ import json
 import shlex
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, closing, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -30,13 +30,7 @@ from icml.core import progress
 from icml.core.errors import MissingExtra, UserError
 from icml.core.findings import Findings, file_name
 from icml.core.folder import claim_folder, config_json, settle_config, write_config
-from icml.core.journal import (
-    Journal,
-    replace_folder,
-    to_json,
-    whole_folder,
-    write_atomic,
-)
+from icml.core.journal import Journal, to_json, write_atomic
 from icml.core.provenance import Provenance, code_file, cores, provenance
 from icml.core.sittings import Sitting, changes_between, timing
 from icml.core.summary import Claim, Figure, Summary, Table, read_summary
@@ -295,17 +289,17 @@ class Run(Findings):
             self._record["seeds"] = self._seeds
             write_config(self.dir, self._record)
 
-    def checkpoint(self, name: str) -> AbstractContextManager[Path]:
-        """Yield an empty folder to fill; it replaces the checkpoint when the block ends well.
+    def checkpoint(self, name: str) -> Path:
+        """Return the folder for the state of a loop, absolute, so that worker processes can use it.
+
+        It appears with the first state: write with :func:`icml.core.journal.replace_folder`, read
+        with :func:`icml.core.journal.whole_folder`, or hand it to ``icml.core.rl.loop.train``,
+        which does both.
 
         Raises:
             ValueError: If ``name`` cannot be a file name.
         """
-        return replace_folder(self.dir / "checkpoints" / file_name(name))
-
-    def checkpoint_path(self, name: str) -> Path | None:
-        """Return the folder of the last complete checkpoint, None where there is none."""
-        return whole_folder(self.dir / "checkpoints" / file_name(name))
+        return self.dir.absolute() / "checkpoints" / file_name(name)
 
     def finish(self) -> Summary:
         """Write metrics.jsonl and summary.json; a finished run's stored summary is returned.

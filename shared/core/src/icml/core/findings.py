@@ -57,9 +57,12 @@ class Findings:
             paper: What the paper reports for it.
 
         Raises:
-            ValueError: If the id is taken, a number is NaN, or the interval is not ordered.
+            ValueError: If the id is taken, a number is NaN, or the interval is not two numbers in
+                order.
         """
         _refuse_taken("claim", id, self._claims)
+        if interval is not None and len(interval) != 2:
+            raise ValueError(f"claim {id!r} has interval {interval}: give (low, high) alone")
         ends = None if interval is None else (float(interval[0]), float(interval[1]))
         if math.isnan(value) or (ends is not None and any(map(math.isnan, ends))):
             raise ValueError(f"claim {id!r} has a NaN: value {value}, interval {ends}")
@@ -78,6 +81,8 @@ class Findings:
 
     def table(self, name: str, rows: Sequence[Mapping[str, Cell]], *, caption: str) -> None:
         """Add a table; the keys of its first row are the columns.
+
+        The report shows the columns ``x``, ``x low`` and ``x high`` as one, with an interval.
 
         Raises:
             ValueError: If the name is taken, there is no row, or a row has other keys.

@@ -83,7 +83,7 @@ def reproduce(
         kept = "Interrupted; what was finished is kept. Continue with"
         print(f"\n{kept}\n  {command}", file=sys.stderr)
         return INTERRUPTED
-    return 1 if options.strict and failed(summary) else 0
+    return 1 if options.strict and summary.failed else 0
 
 
 def continuing_command(paper: str, options: ReproduceOptions) -> str:
@@ -111,17 +111,11 @@ def conclusion(summary: Summary) -> list[str]:
     """
     claims = sorted(summary.claims, key=lambda claim: claim.kind != "required")
     lines = [line for claim in claims for line in _claim_lines(claim)]
-    wrong = failed(summary)
-    if wrong:
+    if wrong := summary.failed:
         count = sum(claim.kind == "required" for claim in claims)
         names = ", ".join(claim.id for claim in wrong)
         lines += ["", f"{len(wrong)} of {count} required claims FAILED: {names}"]
     return lines or ["This run makes no claim."]
-
-
-def failed(summary: Summary) -> list[Claim]:
-    """Return the required claims that do not hold."""
-    return [claim for claim in summary.claims if claim.kind == "required" and not claim.holds]
 
 
 def _complete(

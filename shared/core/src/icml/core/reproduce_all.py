@@ -11,7 +11,7 @@ from pathlib import Path
 
 from icml.core import installed
 from icml.core.errors import UserError
-from icml.core.reproduce import INTERRUPTED, ReproduceOptions, arguments, failed
+from icml.core.reproduce import INTERRUPTED, ReproduceOptions, arguments
 
 # -P keeps the current folder off sys.path, as the `icml` script does.
 ICML = (sys.executable, "-P", "-m", "icml.core.cli")
@@ -112,7 +112,7 @@ def _outcome(folder: Path, status: int) -> str:
     from icml.core.summary import read_summary
 
     summary = read_summary(folder)
-    if wrong := failed(summary):
+    if wrong := summary.failed:
         return f"required claims FAILED: {', '.join(claim.id for claim in wrong)}"
     if status == 1:
         return "crashed after its run had finished"

@@ -35,10 +35,15 @@ class Claim(_Record):
     """What the paper itself reports for this, quoted with its source."""
 
     @property
+    def failed(self) -> bool:
+        """Whether it is a required claim that does not hold."""
+        return self.kind == "required" and not self.holds
+
+    @property
     def verdict(self) -> str:
         """The outcome in words: "holds" or "FAILED", "supported" or "not supported …"."""
         if self.kind == "required":
-            return "holds" if self.holds else "FAILED"
+            return "FAILED" if self.failed else "holds"
         return "supported" if self.holds else "not supported at this scale"
 
 
@@ -91,6 +96,11 @@ class Summary(_Record):
     figures: list[Figure]
     notes: list[str]
     timing: Timing
+
+    @property
+    def failed(self) -> list[Claim]:
+        """The required claims that do not hold."""
+        return [claim for claim in self.claims if claim.failed]
 
 
 def read_summary(folder: Path) -> Summary:

@@ -15,7 +15,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 from typing import NamedTuple
 
-from icml.core.reproduce import INTERRUPTED, failed
+from icml.core.reproduce import INTERRUPTED
 from icml.core.reproduce_all import ICML
 from icml.core.summary import Summary, read_summary
 
@@ -137,7 +137,7 @@ def check_reproduce(paper: str, folder: Path, *options: str) -> Summary:
     summary = read_summary(folder)
     assert summary.paper == paper
     assert summary.claims, "the run makes no claim"
-    assert not failed(summary), f"required claims fail: {[c.id for c in failed(summary)]}"
+    assert not summary.failed, f"required claims fail: {[c.id for c in summary.failed]}"
     for figure in summary.figures:
         assert (folder / figure.svg).is_file()
         assert (folder / figure.csv).is_file()

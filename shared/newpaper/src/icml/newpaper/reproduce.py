@@ -94,8 +94,8 @@ def _show(run: Run, errors: Mapping[str, Interval], variances: Mapping[str, Arra
         {
             "arm": arm,
             "estimate of e - 1": errors[arm].estimate + TRUTH,
-            "low": errors[arm].low + TRUTH,
-            "high": errors[arm].high + TRUTH,
+            "estimate of e - 1 low": errors[arm].low + TRUTH,
+            "estimate of e - 1 high": errors[arm].high + TRUTH,
             "variance": float(variances[arm].mean()),
         }
         for arm in ARMS

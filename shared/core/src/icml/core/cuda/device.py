@@ -75,6 +75,9 @@ def deterministic(seed: int) -> Generator[None]:
 
     Args:
         seed: Seed of all generators, in [0, 2**32).
+
+    Raises:
+        ValueError: If the seed is out of range.
     """
     if not 0 <= seed < 2**32:
         raise ValueError(f"seed must be in [0, 2**32), got {seed}")
@@ -104,20 +107,20 @@ def deterministic(seed: int) -> Generator[None]:
 
 
 def peak_memory_mb(device: torch.device) -> float:
-    """Return the most memory used so far, in MiB.
+    """Return the most memory used so far, in MB.
 
     Args:
         device: For CUDA, what torch's tensors took there since the start (or since
             ``torch.cuda.reset_peak_memory_stats``); else the resident memory of this process.
 
     Returns:
-        MiB (2**20 bytes).
+        MB (10^6 bytes), as in a run's summary.
     """
     if device.type == "cuda":
-        return torch.cuda.max_memory_allocated(device) / 2**20
+        return torch.cuda.max_memory_allocated(device) / 1e6
     if sys.platform == "win32":
-        return psutil.Process().memory_info().peak_wset / 2**20
+        return psutil.Process().memory_info().peak_wset / 1e6
     import resource  # does not exist on Windows
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 2**10  # macOS counts bytes
+    return (peak if sys.platform == "darwin" else peak * 1024) / 1e6  # macOS counts bytes

@@ -18,7 +18,12 @@ def build(sizes: RandomModel) -> ModelAndTokenizer:
     from icml.core.models.tiny import causal_lm
 
     model = causal_lm(
-        sizes.vocab, sizes.hidden, sizes.layers, sizes.heads, sizes.ctx, seed=sizes.seed
+        sizes.vocab,
+        d=sizes.hidden,
+        layers=sizes.layers,
+        heads=sizes.heads,
+        ctx=sizes.ctx,
+        seed=sizes.seed,
     )
     return ModelAndTokenizer(model, byte_tokenizer(sizes.vocab))
 

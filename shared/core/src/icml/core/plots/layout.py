@@ -12,8 +12,9 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TEXT, TITLE = 12, 14.5
+"""Sizes of letters, in CSS pixels."""
 LINE = 16
-"""Height of a line of text."""
+"""Height of a line of text, in CSS pixels."""
 
 
 def text_width(text: str, *, bold: bool = False, size: float = TEXT) -> float:

@@ -135,7 +135,7 @@ class Plot:
     columns: tuple[str, ...]
     rows: tuple[tuple[str | float | int, ...], ...]
     draw: Callable[[int], Figure]
-    """Width in CSS pixels -> matplotlib figure; call it within `look`."""
+    """Width in CSS pixels -> matplotlib figure; call it within `own_settings`."""
 
     def csv(self) -> str:
         """Return the drawn numbers as CSV, floats in the shortest form that reads back equal."""
@@ -148,7 +148,7 @@ class Plot:
         """Return the drawing, ``width`` CSS pixels wide."""
         text = io.StringIO()
         nothing = {"Date": None, "Creator": None, "Format": None, "Type": None}
-        with look():
+        with own_settings():
             self.draw(width).savefig(text, format="svg", metadata=nothing)
         label = escape(f"{self.title}. {self.alt}")
         lines = [line.rstrip() for line in text.getvalue().splitlines()]
@@ -164,7 +164,7 @@ class Plot:
 
 
 @contextmanager
-def look() -> Generator[None]:
+def own_settings() -> Generator[None]:
     """Use our settings alone, whatever the user's matplotlibrc says; put them back after."""
     import matplotlib
 

@@ -13,7 +13,7 @@ from markupsafe import Markup
 
 from icml.core.journal import write_atomic
 from icml.core.report import numbers
-from icml.core.report.views import Card, Verdict, drawing, flatten, grid, with_unit
+from icml.core.report.views import Card, drawing, flatten, grid, outcome, with_unit
 from icml.core.summary import read_summary
 
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -23,7 +23,7 @@ def write_report(run_dir: Path) -> Path:
     """Write ``report.html`` of a finished run; it reads ``summary.json`` and ``figures/`` only.
 
     The page holds everything it shows: no script, nothing loaded. In a table, the columns
-    ``name``, ``name_low`` and ``name_high`` are shown as one, as ``0.283 [0.229, 0.337]``.
+    ``name``, ``name low`` and ``name high`` are shown as one, as ``0.283 [0.229, 0.337]``.
 
     Args:
         run_dir: Folder of the run.
@@ -40,7 +40,6 @@ def write_report(run_dir: Path) -> Path:
     page = _render(
         "report.html.j2",
         summary=summary,
-        verdict=Verdict.of(summary.claims),
         figures=[drawing(run_dir, figure, n) for n, figure in enumerate(summary.figures)],
         tables=[grid(table) for table in summary.tables],
         machine=[with_unit(key, value) for key, value in summary.hardware.items()],
@@ -54,21 +53,19 @@ def write_index(run_dirs: Sequence[Path], out: Path) -> Path:
     """Write a page with an entry for each run: what was claimed, what came out, the report.
 
     Args:
-        run_dirs: Folders of runs; one without a ``summary.json`` is shown as not finished.
+        run_dirs: Folders of finished runs.
         out: Path of the page. Links to the reports are relative to it.
 
     Returns:
         ``out``.
 
     Raises:
-        UserError: If a summary can't be read.
+        UserError: If a run isn't finished or its summary can't be read.
     """
-    entries = []
+    cards = []
     for folder in run_dirs:
-        finished = (folder / "summary.json").exists()
         link = Path(os.path.relpath(folder.resolve() / "report.html", out.resolve().parent))
-        entries.append((folder, read_summary(folder) if finished else None, link.as_posix()))
-    cards = [Card.of(folder, summary, link) for folder, summary, link in entries]
+        cards.append(Card(read_summary(folder), link.as_posix()))
     write_atomic(out, _render("index.html.j2", cards=cards))
     return out
 
@@ -89,6 +86,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    environment.filters["outcome"] = outcome
     environment.filters["number"] = numbers.number
     environment.filters["with_interval"] = numbers.with_interval
     environment.filters["duration"] = numbers.duration

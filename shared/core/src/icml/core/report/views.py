@@ -1,9 +1,8 @@
-"""What the templates show: a summary's verdict, figures, tables and settings, ready to print."""
+"""What the templates show: a summary's outcome, figures, tables and settings, ready to print."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,48 +15,29 @@ from icml.core.report.inline import inline
 from icml.core.summary import Claim, Figure, Summary, Table
 
 
-@dataclass(frozen=True)
-class Verdict:
-    """The outcome of a run in words."""
-
-    failed: list[Claim]
-    """Required claims that don't hold."""
-    words: str
-
-    @classmethod
-    def of(cls, claims: Sequence[Claim]) -> Verdict:
-        """Count the claims of either kind."""
-        required = [claim.holds for claim in claims if claim.kind == "required"]
-        reported = [claim.holds for claim in claims if claim.kind == "reported"]
-        counts = [
-            (required, "Required claims that hold"),
-            (reported, "Reported claims supported at this scale"),
-        ]
-        words = [f"{what}: {sum(holds)} of {len(holds)}." for holds, what in counts if holds]
-        failed = [claim for claim in claims if claim.kind == "required" and not claim.holds]
-        return cls(failed, " ".join(words))
+def outcome(claims: Sequence[Claim]) -> str:
+    """Count in words the claims of either kind that hold."""
+    required = [claim.holds for claim in claims if claim.kind == "required"]
+    reported = [claim.holds for claim in claims if claim.kind == "reported"]
+    counts = [
+        (required, "Required claims that hold"),
+        (reported, "Reported claims supported at this scale"),
+    ]
+    return " ".join(f"{what}: {sum(holds)} of {len(holds)}." for holds, what in counts if holds)
 
 
-@dataclass(frozen=True)
-class Card:
-    """One run on the index page; ``summary`` is None for a run that isn't finished."""
+class Card(NamedTuple):
+    """One run on the index page."""
 
-    folder: str
+    summary: Summary
     link: str
-    summary: Summary | None = None
-    verdict: Verdict | None = None
-    key: Claim | None = None
-    """The claim that stands for the run: one that failed, else a reported one, else the first."""
+    """Address of its report, relative to the index."""
 
-    @classmethod
-    def of(cls, folder: Path, summary: Summary | None, link: str) -> Card:
-        """Pick what the index says of a run."""
-        if summary is None:
-            return cls(folder.as_posix(), link)
-        verdict = Verdict.of(summary.claims)
-        reported = [claim for claim in summary.claims if claim.kind == "reported"]
-        key = next(iter([*verdict.failed, *reported, *summary.claims]), None)
-        return cls(folder.as_posix(), link, summary, verdict, key)
+    @property
+    def key(self) -> Claim | None:
+        """The claim that stands for the run: one that failed, else a reported one, else any."""
+        reported = [claim for claim in self.summary.claims if claim.kind == "reported"]
+        return next(iter([*self.summary.failed, *reported, *self.summary.claims]), None)
 
 
 class Drawing(NamedTuple):
@@ -107,12 +87,12 @@ class Grid(NamedTuple):
 
 
 def grid(table: Table) -> Grid:
-    """Join each column with its ``_low`` and ``_high`` and write all cells as texts."""
+    """Join each column ``x`` with its ``x low`` and ``x high`` and write all cells as texts."""
     cells = dict(zip(table.columns, zip(*table.rows, strict=True), strict=False))
     bounds = {
-        name: (f"{name}_low", f"{name}_high")
+        name: (f"{name} low", f"{name} high")
         for name in table.columns
-        if {f"{name}_low", f"{name}_high"} <= set(table.columns)
+        if {f"{name} low", f"{name} high"} <= set(table.columns)
     }
     hidden = {bound for pair in bounds.values() for bound in pair}
     columns = []

@@ -49,8 +49,11 @@ class Batch:
 
 
 SamplePrompts = Callable[[torch.Generator, int], Sequence[Any]]
+"""``(generator, n)`` -> `Task` objects, ``n`` of them; all randomness comes from the generator."""
 Reward = Callable[[Sequence[Any], Sequence[list[int]]], Tensor]
+"""``(tasks, completions)`` -> ``(n, rewards)``; completions are token ids without padding."""
 AdvantageFn = Callable[[Batch], Tensor]
+"""The method: a `Batch` -> ``(n,)`` advantages, or ``(n, tokens)``."""
 
 
 def draw(

@@ -123,7 +123,8 @@ class Comparison:
         row["mean"] = self._limits(method, rate, (metric,))[metric]
         difference = self.differences.get((method, metric))
         interval = difference.interval if difference else None
-        row["difference"], row["low"], row["high"] = interval or (None, None, None)
+        limits = ("difference", "difference low", "difference high")
+        row |= zip(limits, interval or (None, None, None), strict=True)
         row["p (Holm)"] = difference.p_value if difference else None
         row["verdict"] = difference.verdict if difference else "baseline"
         return row

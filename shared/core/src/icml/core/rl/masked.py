@@ -50,7 +50,7 @@ def _all_dims(x: Tensor, dim: Dim) -> tuple[int, ...]:
     return (dim,) if isinstance(dim, int) else dim
 
 
-def masked_sum(x: Tensor, mask: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+def masked_sum(x: Tensor, mask: Tensor, dim: Dim = None, *, keepdim: bool = False) -> Tensor:
     """Sum of the entries under the mask.
 
     Args:
@@ -73,7 +73,7 @@ def masked_sum(x: Tensor, mask: Tensor, dim: Dim = None, keepdim: bool = False) 
     return kept.sum(_all_dims(x, dim), keepdim=keepdim)
 
 
-def masked_mean(x: Tensor, mask: Tensor, dim: Dim = None, keepdim: bool = False) -> Tensor:
+def masked_mean(x: Tensor, mask: Tensor, dim: Dim = None, *, keepdim: bool = False) -> Tensor:
     """Mean of the entries under the mask.
 
     Args:
@@ -90,7 +90,7 @@ def masked_mean(x: Tensor, mask: Tensor, dim: Dim = None, keepdim: bool = False)
     """
     mask = as_bool_mask(mask, x)
     count = mask.sum(_all_dims(x, dim), keepdim=keepdim)
-    return masked_sum(x, mask, dim, keepdim) / count.clamp(min=1)
+    return masked_sum(x, mask, dim, keepdim=keepdim) / count.clamp(min=1)
 
 
 def _centred(x: Tensor, mask: Tensor, dim: Dim) -> Tensor:
@@ -107,7 +107,7 @@ def _centred(x: Tensor, mask: Tensor, dim: Dim) -> Tensor:
     return torch.where(mask, above - masked_mean(above, mask, dim, keepdim=True), 0.0)
 
 
-def masked_var(x: Tensor, mask: Tensor, dim: Dim = None, unbiased: bool = True) -> Tensor:
+def masked_var(x: Tensor, mask: Tensor, dim: Dim = None, *, unbiased: bool = True) -> Tensor:
     """Variance of the entries under the mask, in two passes.
 
     Args:

@@ -60,7 +60,7 @@ def _check_factor(name: str, factor: float) -> None:
         raise ValueError(f"{name} must be in [0, 1], got {factor}")
 
 
-def discounted_returns(rewards: Tensor, next_step: Tensor, gamma: float) -> Tensor:
+def discounted_returns(rewards: Tensor, next_step: Tensor, *, gamma: float) -> Tensor:
     """Discounted sum of the rewards from each step to the end of its episode.
 
     ``R_i = r_i + gamma R_next(i)``, for steps that lie in any order, such as the rows of a
@@ -81,7 +81,8 @@ def discounted_returns(rewards: Tensor, next_step: Tensor, gamma: float) -> Tens
             ``gamma`` lies outside [0, 1].
 
     Example:
-        >>> discounted_returns(torch.tensor([1.0, 2.0, 4.0]), torch.tensor([2, -1, 1]), 0.5)
+        >>> following = torch.tensor([2, -1, 1])
+        >>> discounted_returns(torch.tensor([1.0, 2.0, 4.0]), following, gamma=0.5)
         tensor([3.5000, 2.0000, 5.0000])
     """
     _check_factor("gamma", gamma)

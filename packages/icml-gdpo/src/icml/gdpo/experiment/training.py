@@ -22,7 +22,14 @@ from icml.core.rl.sampling import sample
 from icml.core.rl.sft import Pair, supervised
 from icml.gdpo.advantages import gdpo_advantages, grpo_advantages, grpo_parts
 from icml.gdpo.diagnostics import reward_shares
-from icml.gdpo.tasks import CALLS, LONGEST, VOCABULARY, demonstrations, rewards, sample_calls
+from icml.gdpo.experiment.tasks import (
+    CALLS,
+    LONGEST,
+    VOCABULARY,
+    demonstrations,
+    rewards,
+    sample_calls,
+)
 
 if TYPE_CHECKING:
     from icml.gdpo.reproduce import Config

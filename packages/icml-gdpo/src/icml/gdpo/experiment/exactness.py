@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from icml.gdpo.verdict import plot_arms
+from icml.gdpo.enumeration import PAPER_GRID, distinct_table
+from icml.gdpo.experiment.verdict import plot_arms
 
 if TYPE_CHECKING:
     from icml.core.experiment import Run
 
 __all__ = ["EXPECTED", "compare_with_trl", "count_distinct_advantages"]
 
-EXPECTED = {
-    (2, 2): (2, 3), (2, 3): (4, 6), (2, 4): (7, 14), (2, 5): (11, 26), (2, 6): (16, 38),
-    (3, 2): (2, 4), (3, 3): (6, 10), (3, 4): (14, 45), (4, 2): (2, 5), (4, 3): (8, 15),
-}  # fmt: skip
-"""(rewards, group size) -> distinct advantages by GRPO and by GDPO (NOTES.md says how counted)."""
+EXPECTED = (
+    (2, 3), (4, 6), (7, 14), (11, 26), (16, 38), (2, 4), (6, 10), (14, 45), (2, 5), (8, 15),
+)  # fmt: skip
+"""Distinct advantages by GRPO and by GDPO at each of `PAPER_GRID` (NOTES.md says how counted)."""
 
 TOLERANCE = 1e-5  # TRL logs float32
 
@@ -23,10 +23,9 @@ TOLERANCE = 1e-5  # TRL logs float32
 def count_distinct_advantages(run: Run) -> None:
     """Claim the paper's table of distinct advantages, and show it."""
     from icml.core.plots import Bar, bars
-    from icml.gdpo.enumeration import distinct_table
 
-    counts = distinct_table(EXPECTED)
-    right = [EXPECTED[c.rewards, c.group_size] == (c.grpo, c.gdpo) for c in counts]
+    counts = distinct_table(PAPER_GRID)
+    right = [(c.grpo, c.gdpo) == wanted for c, wanted in zip(counts, EXPECTED, strict=True)]
     run.claim(
         "distinct-advantages",
         "GDPO tells more groups of binary rewards apart than GRPO, at all ten sizes that the paper "
@@ -83,7 +82,7 @@ def _largest_difference_from_trl() -> float:
     import torch
 
     from icml.gdpo.advantages import gdpo_advantages
-    from icml.gdpo.logs import trl_logged_batches
+    from icml.gdpo.audit.logs import trl_logged_batches
 
     differences = [
         (gdpo_advantages(torch.tensor(batch.rewards), 8) - torch.tensor(batch.advantages)).abs()

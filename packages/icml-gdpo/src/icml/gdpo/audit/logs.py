@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from icml.core.errors import UserError
-from icml.gdpo.readers import SUFFIXES, Row, read_rows
+from icml.gdpo.audit.readers import SUFFIXES, Row, read_rows
 
 STEP, PROMPT, COMPLETION, ADVANTAGE = "step", "prompt", "completion", "advantage"
 """Columns of TRL's log next to the rewards; each may be absent."""

@@ -15,8 +15,8 @@ import torch
 from icml.core.errors import UserError
 from icml.core.journal import write_atomic
 from icml.gdpo.advantages import gdpo_advantages, grpo_advantages
+from icml.gdpo.audit.logs import Log, LoggedBatch
 from icml.gdpo.diagnostics import Report, diagnose
-from icml.gdpo.logs import Log, LoggedBatch
 
 if TYPE_CHECKING:
     from icml.core.plots import Plot
@@ -102,7 +102,7 @@ def audit(
     """Compute both methods' advantages for every batch of a log.
 
     Args:
-        log: From :func:`icml.gdpo.logs.read_log`.
+        log: From :func:`icml.gdpo.audit.logs.read_log`.
         rewards: Names of the rewards, in the order of the log's columns.
         group_size: Completions in a group.
         weights: One number >= 0 for each reward; 1 each when None.

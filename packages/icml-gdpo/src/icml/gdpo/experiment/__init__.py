@@ -1,0 +1,1 @@
+"""The CPU experiment behind ``icml gdpo reproduce``: task, training of the arms, claims."""
