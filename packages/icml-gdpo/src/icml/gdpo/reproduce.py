@@ -55,7 +55,7 @@ SIZES: Mapping[str, Config] = {
         report_seeds=(1000, 1001, 1002),
         select_seeds=(2000,),
         rates=(1e-3, 3e-3, 1e-2),
-        iterations=30,
+        iterations=20,
     ),
     "default": Config(),
 }
