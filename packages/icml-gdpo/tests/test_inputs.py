@@ -96,3 +96,9 @@ def test_large_float64_rewards_are_fine():
     rewards = REWARDS.double()
     plain = gdpo_advantages(rewards, 3, eps=0.0)
     torch.testing.assert_close(gdpo_advantages(rewards * 1e100, 3, eps=0.0), plain)
+
+
+@pytest.mark.parametrize("weights", [["a", "b"], "ab", [None, 1.0], torch.tensor([1j, 1])])
+def test_weights_that_are_no_real_numbers_are_named(weights):
+    with pytest.raises(TypeError, match="weights must be"):
+        gdpo_advantages(torch.ones(4, 2), 2, weights=weights)

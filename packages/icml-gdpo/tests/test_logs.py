@@ -3,6 +3,8 @@
 import csv
 import json
 import math
+import subprocess
+import sys
 from pathlib import Path
 
 import pyarrow as pa
@@ -109,6 +111,26 @@ def test_log_of_rewards_alone_is_enough(tmp_path):
     assert batch.rewards[:2] == [[1.0], [0.0]]
     assert all(math.isnan(row[0]) for row in batch.rewards[2:])
     assert (batch.step, batch.advantages, batch.has_prompts) == (None, None, False)
+
+
+def test_json_lines_may_start_with_a_byte_order_mark(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"r": 1}\r\n{"r": 0}\r\n')
+    assert read_log([path], ["r"], group_size=2).batches[0].rewards == [[1.0], [0.0]]
+
+
+def test_reading_parquet_leaves_no_thread_behind(tmp_path):
+    # Arrow's threads have no Python object; the kernel counts them.
+    code = (
+        "import os, sys; from pathlib import Path; import pyarrow.parquet\n"
+        "from icml.gdpo.audit.readers import read_rows\n"
+        "before = len(os.listdir('/proc/self/task'))\n"
+        "assert read_rows(Path(sys.argv[1]), ['ans', 'fmt']).rows\n"
+        "print(len(os.listdir('/proc/self/task')) - before)"
+    )
+    file = DATA / "completions_00001.parquet"
+    done = subprocess.run([sys.executable, "-c", code, file], capture_output=True, text=True)
+    assert (done.stdout, done.stderr) == ("0\n", "")
 
 
 def test_long_completions_fit_into_csv(tmp_path):

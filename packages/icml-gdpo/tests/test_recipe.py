@@ -38,6 +38,10 @@ def test_words_and_numbers_are_those_of_yaml_1_2():
     ("text", "message"),
     [
         ("model: [", "here is not YAML: "),
+        ("[" * 5000, "here is not YAML: "),
+        ("model: 2026-99-99", "here is not YAML: month must be"),
+        ("model: !!timestamp x", "here is not YAML: "),
+        ("model: " + "9" * 5000, "here is not YAML: "),
         ("- model", "here: a recipe maps model, dataset and rewards to values"),
         ("", "here: a recipe maps"),
         ("model: a", "dataset: field required; rewards: field required"),

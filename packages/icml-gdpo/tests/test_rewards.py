@@ -175,6 +175,16 @@ def test_wrong_number_of_rewards_names_the_function(reward_fn, gate):
         call(reward)
 
 
+@pytest.mark.parametrize("returned", [None, 1.0, "ab"])
+def test_rewards_that_are_no_list_name_the_function(returned):
+    def broken(prompts, completions, **columns):
+        return returned
+
+    reward = ConditionedReward(broken, on=broken, at_least=1.0)
+    with pytest.raises(TypeError, match="reward function 'broken' returned"):
+        reward(prompts=["a"] * 2, completions=["b"] * 2)
+
+
 def test_wrong_number_of_asynchronous_rewards_names_the_function():
     async def late(prompts, completions):
         return [1.0]

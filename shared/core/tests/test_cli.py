@@ -1,4 +1,5 @@
 import subprocess
+import sys
 from importlib.metadata import version
 
 import pytest
@@ -178,6 +179,14 @@ def test_reader_that_never_reads_the_help_is_no_error(tiny) -> None:
         child.stdout.close()
         assert child.stderr.read() == b""
     assert child.returncode == 141
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a POSIX shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&-"])
+def test_closed_stream_is_no_error(tiny, closed: str) -> None:
+    shell = ["sh", "-c", f'"$@" {closed}', "sh", *ICML]
+    done = subprocess.run(shell, env=tiny.env, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_character_that_the_terminal_lacks_does_not_end_a_command(tiny) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from icml.core.doctor import TOOLS, Row, Tool, examine, kvm, layout, probe
+from icml.core.doctor import TOOLS, Row, Tool, examine, kvm, layout, machine, probe
 
 
 def program(folder: Path, name: str, script: str) -> Path:
@@ -70,6 +70,11 @@ def test_every_section_has_what_a_bug_report_needs() -> None:
     assert values["torch"] == version("torch")
     assert "CPU" in values["devices"]
     assert {"python", "cores", "memory", "disk here", "git", "KVM"} <= values.keys()
+
+
+def test_disk_of_a_deleted_folder_is_unknown(tmp_path: Path) -> None:
+    disk = machine(tmp_path / "gone")[-1]
+    assert disk.value == "unknown: No such file or directory"
 
 
 def test_table_keeps_to_80_columns_when_piped(site) -> None:

@@ -82,6 +82,13 @@ def test_a_damaged_line_in_the_middle_is_refused_by_its_number(tmp_path):
         Journal(path).append({})
 
 
+def test_a_record_of_somebody_else_is_refused_by_its_number(tmp_path):
+    path = tmp_path / "j"
+    path.write_text('{"key":1}\n{"a":2}\n')
+    with pytest.raises(UserError, match=r"j is damaged in line 2"):
+        Journal(path, needs=("key",)).read()
+
+
 def test_a_last_line_of_zeros_with_its_newline_is_cut_off_like_a_torn_one(tmp_path):
     path = tmp_path / "j"
     path.write_bytes(b'{"a":1}\n\0\0\0\0}\n')

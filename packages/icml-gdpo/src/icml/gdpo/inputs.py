@@ -63,7 +63,12 @@ def _weights(weights: Sequence[float] | Tensor | None, rewards: Tensor) -> Tenso
     count = rewards.shape[1]
     if weights is None:
         return rewards.new_ones(count)
-    weight = torch.as_tensor(weights, dtype=rewards.dtype, device=rewards.device).detach()
+    if isinstance(weights, Tensor) and weights.is_complex():
+        raise TypeError(f"weights must be real, got {weights.dtype}")
+    try:
+        weight = torch.as_tensor(weights, dtype=rewards.dtype, device=rewards.device).detach()
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"weights must be numbers, got {weights!r}") from error
     if weight.shape != (count,):
         raise ValueError(
             f"weights must have one number for each of the {count} rewards, "

@@ -194,6 +194,10 @@ def _name(function: Callable[..., Any]) -> str:
 
 
 def _check_length(rewards: Rewards, name: str, count: int) -> None:
+    if isinstance(rewards, str) or not hasattr(rewards, "__len__"):
+        raise TypeError(
+            f"reward function {name!r} returned {rewards!r}, not one number or None a completion"
+        )
     if len(rewards) != count:
         raise ValueError(
             f"reward function {name!r} returned {len(rewards)} rewards for {count} completions"

@@ -74,7 +74,7 @@ def examine() -> dict[str, list[Row]]:
             *(Row(name, at) for name, at in versions().items() if name.startswith("icml-")),
             *_torch_rows(torch),
         ],
-        "Machine": machine(Path.cwd()),
+        "Machine": machine(),
         "Tools of single papers": [*tools, kvm()],
     }
 
@@ -119,18 +119,25 @@ def kvm(device: Path = KVM) -> Row:
     return Row("KVM", f"{device} opens (whether it runs a guest was not tried)")
 
 
-def machine(folder: Path) -> list[Row]:
+def machine(folder: Path = Path()) -> list[Row]:
     """Return cores, memory, and the disk space that ``folder`` lies on."""
     import psutil
 
     memory = psutil.virtual_memory()
-    disk = shutil.disk_usage(folder)
     return [
         Row("system", f"{platform.system()} {platform.release()} on {platform.machine()}"),
         Row("cores", f"{cores()} usable of {os.cpu_count()}"),
         Row("memory", f"{memory.available / 1e9:.1f} GB free of {memory.total / 1e9:.1f} GB"),
-        Row("disk here", f"{disk.free / 1e9:.1f} GB free of {disk.total / 1e9:.1f} GB"),
+        Row("disk here", _disk(folder)),
     ]
+
+
+def _disk(folder: Path) -> str:
+    try:
+        disk = shutil.disk_usage(folder)
+    except OSError as error:  # the folder that a shell stands in can be deleted
+        return f"unknown: {error.strerror}"
+    return f"{disk.free / 1e9:.1f} GB free of {disk.total / 1e9:.1f} GB"
 
 
 def _start_torch_probe() -> subprocess.Popen[str] | None:

@@ -32,7 +32,7 @@ from icml.core.findings import Findings, file_name
 from icml.core.folder import claim_folder, config_json, settle_config, write_config
 from icml.core.journal import Journal, to_json, write_atomic
 from icml.core.provenance import Provenance, code_file, cores, provenance
-from icml.core.sittings import Sitting, changes_between, timing
+from icml.core.sittings import Mark, Sitting, changes_between, timing
 from icml.core.summary import Claim, Figure, Summary, Table, read_summary
 from icml.core.workers import CellError, cell_error, make_row, run_jobs, sentence
 
@@ -42,6 +42,9 @@ if TYPE_CHECKING:
 __all__ = ["CellError", "Claim", "Figure", "Run", "Summary", "Table"]
 
 Item = TypeVar("Item")
+
+CELL = ("key", "value", "rows", *Mark.__annotations__)
+"""Names in each line of cells.jsonl."""
 
 
 class Run(Findings):
@@ -78,8 +81,8 @@ class Run(Findings):
         self._lock = lock
         self._made_with = made_with
         self._seeds: list[int] = []
-        self._journal = Journal(path / "cells.jsonl")
-        self._sittings = Journal(path / "sittings.jsonl")
+        self._journal = Journal(path / "cells.jsonl", needs=CELL)
+        self._sittings = Journal(path / "sittings.jsonl", needs=("sitting",))
         self._finished_cells = {cell["key"]: cell for cell in self._journal.read()}
         self._asked: dict[str, None] = {}  # in the order of the experiment
         self._rows: list[dict[str, Any]] | None = None  # of the cell that is being computed

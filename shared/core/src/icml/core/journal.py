@@ -11,7 +11,7 @@ import os
 import secrets
 import shutil
 import sys
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
@@ -67,7 +67,7 @@ class _Parsed(NamedTuple):
     """Bytes that the records take; what follows is torn."""
 
 
-def _parse(data: bytes, path: Path) -> _Parsed:
+def _parse(data: bytes, path: Path, needs: Collection[str]) -> _Parsed:
     *lines, tail = data.split(b"\n")
     records: list[dict[str, Any]] = []
     end = 0
@@ -80,10 +80,16 @@ def _parse(data: bytes, path: Path) -> _Parsed:
             # A power cut can lose an inner block of the last write and keep its final newline.
             if number == len(lines) and not tail:
                 break
-            raise UserError(f"{path} is damaged in line {number}; move the file away to start anew")
+            raise _damaged(path, number)
+        if any(name not in record for name in needs):
+            raise _damaged(path, number)
         records.append(record)
         end += len(line) + 1
     return _Parsed(records, end)
+
+
+def _damaged(path: Path, number: int) -> UserError:
+    return UserError(f"{path} is damaged in line {number}; move the file away to start anew")
 
 
 class Journal:
@@ -93,22 +99,29 @@ class Journal:
     which :meth:`read` drops and the next :meth:`append` cuts off.
     """
 
-    def __init__(self, path: Path | str) -> None:
-        """Name the file; it appears with the first record."""
+    def __init__(self, path: Path | str, *, needs: Collection[str] = ()) -> None:
+        """Name the file; it appears with the first record.
+
+        Args:
+            path: The file.
+            needs: Names that every record has; one without them was not written by its owner.
+        """
         self.path = Path(path)
+        self._needs = needs
         self._end: int | None = None  # bytes of whole records, where that is known
 
     def read(self) -> list[dict[str, Any]]:
         """Return all whole records, oldest first; none where there is no file.
 
         Raises:
-            UserError: If a line before the last one is damaged; names the line.
+            UserError: If a line before the last one is damaged, or a record lacks one of the
+                names that are needed; names the line.
         """
         try:
             data = self.path.read_bytes()
         except FileNotFoundError:
             return []
-        return _parse(data, self.path).records
+        return _parse(data, self.path, self._needs).records
 
     def append(self, record: dict[str, Any]) -> None:
         """Write one record and wait until it is on disk.
@@ -129,7 +142,7 @@ class Journal:
         end = self._end
         if end is None:
             file.seek(0)
-            end = _parse(file.read(), self.path).end
+            end = _parse(file.read(), self.path, self._needs).end
             file.truncate(end)
         self._end = None  # unknown again if anything below is interrupted
         try:

@@ -56,10 +56,12 @@ def _read_parquet(path: Path, wanted: Sequence[str]) -> Rows:
     import pyarrow.parquet as pq
 
     try:
-        with path.open("rb") as handle, pq.ParquetFile(handle) as file:
+        # Without threads: Arrow's pools can abort a process that ends right after a read.
+        with path.open("rb") as handle, pq.ParquetFile(handle, pre_buffer=False) as file:
             columns = file.schema_arrow.names
             _refuse_twins(path, columns, wanted)
-            table = file.read(columns=[name for name in columns if name in wanted])
+            kept = [name for name in columns if name in wanted]
+            table = file.read(columns=kept, use_threads=False)
             return Rows(columns, table.to_pylist())
     except (pa.ArrowException, OSError) as error:
         # A damaged page surfaces as an OSError without a number, unlike a missing file.
@@ -71,7 +73,7 @@ def _read_parquet(path: Path, wanted: Sequence[str]) -> Rows:
 def _read_jsonl(path: Path, wanted: Sequence[str]) -> Rows:
     columns: dict[str, None] = {}
     rows: list[Row] = []
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8-sig") as file:
         for number, line in enumerate(file, 1):
             if not line.strip():
                 continue

@@ -196,6 +196,10 @@ def _differs(recipe: Recipe, out: Path) -> str:
         before = json.loads((out / RECIPE).read_text(encoding="utf-8"))
     except FileNotFoundError:
         return ""
+    except ValueError as error:
+        raise UserError(f"{out / RECIPE} is not the recipe of a run ({error})") from error
+    if not isinstance(before, dict):
+        raise UserError(f"{out / RECIPE} is not the recipe of a run (not a JSON object)")
     now = json.loads(recipe.model_dump_json())
     for part in now:
         if now[part] != before.get(part):
@@ -207,8 +211,10 @@ def _differs(recipe: Recipe, out: Path) -> str:
 
 
 def _last_checkpoint(out: Path) -> Path | None:
-    found = [p for p in out.glob("checkpoint-*") if (p / "trainer_state.json").is_file()]
-    return max(found, key=lambda path: int(path.name.rpartition("-")[2]), default=None)
+    steps = {p: p.name.removeprefix("checkpoint-") for p in out.glob("checkpoint-*")}
+    found = {p: int(s) for p, s in steps.items() if s.isdecimal()}  # not one's own checkpoint-best
+    whole = [p for p in found if (p / "trainer_state.json").is_file()]
+    return max(whole, key=found.__getitem__, default=None)
 
 
 def _is_main() -> bool:

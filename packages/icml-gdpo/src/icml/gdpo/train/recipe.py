@@ -151,7 +151,8 @@ def parse_recipe(text: str, where: str) -> Recipe:
     """
     try:
         values = yaml.load(text, _Loader)
-    except yaml.YAMLError as error:
+    # Besides bad syntax: nesting too deep, and what PyYAML makes of `2026-99-99` or `!!int x`.
+    except (yaml.YAMLError, RecursionError, ValueError, AttributeError) as error:
         reason = " ".join(str(error).split())
         raise UserError(f"{where} is not YAML: {reason}") from error
     if not isinstance(values, dict):
