@@ -1,6 +1,7 @@
 """The report page: its structure, its numbers, and that nothing foreign gets into it."""
 
 import csv
+import json
 import re
 import string
 from html.parser import HTMLParser
@@ -317,6 +318,15 @@ def test_a_run_that_cannot_be_shown_is_refused_and_no_page_is_left(
     with pytest.raises(UserError, match=message):
         write_report(tmp_path)
     assert not list(tmp_path.glob("*.html"))
+
+
+def test_a_time_that_is_no_number_is_refused(tmp_path):
+    path = run_folder(tmp_path) / "summary.json"
+    values = json.loads(path.read_text())
+    values["timing"]["wall_seconds"] = float("nan")
+    path.write_text(json.dumps(values))
+    with pytest.raises(UserError, match=r"timing\.wall_seconds"):
+        write_report(tmp_path)
 
 
 def test_a_figure_outside_the_run_is_refused(tmp_path):

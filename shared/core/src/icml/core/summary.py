@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
+from pydantic import BaseModel, ConfigDict, FiniteFloat, JsonValue, ValidationError
 
 from icml.core.errors import UserError
 
@@ -72,9 +72,9 @@ class Timing(_Record):
     """ISO 8601, UTC."""
     finished: str
     """ISO 8601, UTC."""
-    wall_seconds: float
+    wall_seconds: FiniteFloat
     """Time spent running, summed over the sittings of a run that was interrupted."""
-    peak_memory_mb: float
+    peak_memory_mb: FiniteFloat
     """Largest memory of the process tree that was seen, in MB (10^6 bytes): proportional set sizes
     on Linux, which count a page that n processes share as 1/n in each; resident sizes elsewhere."""
 
