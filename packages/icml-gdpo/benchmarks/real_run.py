@@ -1,8 +1,8 @@
 """Train SmolLM2 by its recipe, audit the log it wrote, and keep what both commands print.
 
-``OMP_NUM_THREADS=1 python benchmarks/real_run.py`` (one thread: two on a busy machine wait for
-each other) writes ``benchmarks/smollm2_chain_sum``: the output of the two commands, the run's
-numbers and its completions log. The README shows them.
+``python benchmarks/real_run.py`` writes ``benchmarks/smollm2_chain_sum``: the output of the two
+commands, the run's numbers and its completions log. The README shows them. On a busy machine set
+``OMP_NUM_THREADS=1``: there two threads wait for each other.
 """
 
 from __future__ import annotations

@@ -54,9 +54,12 @@ def train(source: str, *, out: Path | None = None, allow_import: bool = False) -
     rewards = reward_functions(recipe, allow_import=allow_import)
     _check_model(recipe.model)
     _check_folder(recipe, out)
+    # What is at hand is checked before TRL is imported, which takes long; what is downloaded, after
+    # that has been said.
+    at_hand = None if from_hub(recipe.dataset) else _prompts(recipe)
     config = training_config(recipe, out)
     _say("\n".join(_announcement(recipe, out)))
-    dataset = load_prompts(recipe.dataset, needs=_needs(recipe))
+    dataset = _prompts(recipe) if at_hand is None else at_hand
     if _is_main():
         write_atomic(out / RECIPE, recipe.model_dump_json(indent=2) + "\n")
     try:
@@ -113,6 +116,10 @@ def _check_model(source: str) -> None:
         packaged(wanted.name).locate()
     elif wanted.kind == "random":
         parse_random(wanted.name)
+
+
+def _prompts(recipe: Recipe) -> Dataset:
+    return load_prompts(recipe.dataset, needs=_needs(recipe))
 
 
 def _needs(recipe: Recipe) -> dict[str, str]:
