@@ -13,8 +13,8 @@ from icml.core.envs.protocol import EnvStateError, Observation, StepResult
 from icml.core.models.tiny import TinyGPT, causal_lm, word_tokenizer
 from icml.core.rl.rollout import (
     EnvTask,
-    History,
     HFSampler,
+    History,
     ModelSampler,
     RolloutError,
     Sample,

@@ -13,7 +13,7 @@ __all__ = ["Transcript"]
 
 @dataclass(frozen=True)
 class Transcript:
-    """Renders the whole history: each prompt is the one before, its response, and what came back.
+    r"""Renders the whole history: each prompt is the one before, its response, and what came back.
 
     Responses go in by the ids that were drawn, so the episode is one token sequence, as the
     concatenated layout and TRL need it. The two templates hold ``{text}`` and ``{task}`` of the
@@ -21,8 +21,8 @@ class Transcript:
 
         Transcript(
             partial(tokenizer.encode, add_special_tokens=False),
-            opening="<|im_start|>user\\n{task}\\n{text}<|im_end|>\\n<|im_start|>assistant\\n",
-            following="\\n<|im_start|>user\\n{text}<|im_end|>\\n<|im_start|>assistant\\n",
+            opening="<|im_start|>user\n{task}\n{text}<|im_end|>\n<|im_start|>assistant\n",
+            following="\n<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n",
         )
     """
 

@@ -33,14 +33,14 @@ from icml.core.rl.rollout import EnvFactory, EnvTask, Parse, Render, Sample, col
 __all__ = ["TextEnvRollout", "episode_return", "episode_success"]
 
 
-def episode_return(total_reward: Sequence[float], **columns: Any) -> list[float]:
+def episode_return(total_reward: Sequence[float | None], **columns: Any) -> list[float | None]:
     """Reward function for TRL: what the environment paid in the whole episode."""
     return list(total_reward)
 
 
-def episode_success(success: Sequence[bool], **columns: Any) -> list[float]:
+def episode_success(success: Sequence[bool | None], **columns: Any) -> list[float | None]:
     """Reward function for TRL: 1 where the environment called the episode a success, else 0."""
-    return [float(s) for s in success]
+    return [None if s is None else float(s) for s in success]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,8 @@ class TextEnvRollout:
     """Plays the episodes of a generation batch; give it to a trainer as ``rollout_func``.
 
     Reward functions get, besides TRL's own, the columns ``total_reward``, ``success``, ``turns``
-    and ``truncated``, one value an episode.
+    and ``truncated``, one value an episode. An environment that fails before the first turn leaves
+    a completion that isn't trained on, with None for the first two, which TRL takes as no reward.
     """
 
     env_factory: EnvFactory
@@ -67,8 +68,7 @@ class TextEnvRollout:
             What TRL asks of a ``rollout_func``, and the columns for the reward functions.
 
         Raises:
-            UserError: If a prompt is no key of a task, or an environment fails before the first
-                turn, which leaves TRL nothing to train on.
+            UserError: If a prompt is no key of a task.
             RolloutError: If more than a fifth of this process's environments raise.
             ValueError: If a prompt doesn't continue the turn before.
         """
@@ -85,14 +85,15 @@ class TextEnvRollout:
             seed=0,  # unused: the trainer draws from its own random state, which it checkpoints
         )
         sampler.finish()
-        joined = [_join(trajectory) for trajectory in trajectories]
+        nothing = Joined([sampler.eos_id], [sampler.eos_id], [])
+        joined = [join(t.steps) if t.steps else nothing for t in trajectories]
         return {
             "prompt_ids": [episode.prompt_ids for episode in joined],
             "completion_ids": [episode.completion_ids for episode in joined],
             "logprobs": _logprobs(trajectories, joined) if sampler.has_logps else None,
             "env_mask": [episode.mask() for episode in joined],
-            "total_reward": [t.total_reward for t in trajectories],
-            "success": [t.success for t in trajectories],
+            "total_reward": [t.total_reward if t.steps else None for t in trajectories],
+            "success": [t.success if t.steps else None for t in trajectories],
             "turns": [len(t.steps) for t in trajectories],
             "truncated": [t.truncated for t in trajectories],
         }
@@ -107,6 +108,7 @@ class _TrainersSampler:
 
     def __init__(self, trainer: Any) -> None:
         self.trainer = trainer
+        self.eos_id = trainer.processing_class.eos_token_id
         self.has_logps = False
 
     def sample(
@@ -130,7 +132,7 @@ class _TrainersSampler:
         return int(accelerator.gather(mine).max())
 
     def _generate(self, prompts: list[list[int]], rows: int) -> list[Sample]:
-        filler = prompts[:1] or [[self.trainer.processing_class.eos_token_id]]
+        filler = prompts[:1] or [[self.eos_id]]
         filled = prompts + filler * (rows - len(prompts))
         drawn, logps = self.trainer._generate_single_turn(filled, None, {}, num_generations=1)
         self.has_logps = logps is not None
@@ -138,7 +140,12 @@ class _TrainersSampler:
         for row in range(len(prompts)):
             ids = list(drawn[row])
             unknown = torch.full((len(ids),), torch.nan)
-            known = unknown if logps is None else torch.tensor(logps[row], dtype=torch.float32)
+            # vLLM gives None for a number that isn't finite.
+            known = (
+                unknown
+                if logps is None
+                else torch.tensor([torch.nan if x is None else x for x in logps[row]])
+            )
             samples.append(Sample(ids, known, unknown, self._text(ids)))
         return samples
 
@@ -154,12 +161,6 @@ def _task(prompt: str) -> EnvTask:
         raise UserError(
             f"the prompt column must hold EnvTask(...).key() for each episode, got {prompt!r}"
         ) from error
-
-
-def _join(trajectory: Trajectory) -> Joined:
-    if not trajectory.steps:
-        raise UserError(f"an environment failed before its first turn: {trajectory.error}")
-    return join(trajectory.steps)
 
 
 def _logprobs(trajectories: Sequence[Trajectory], joined: Sequence[Joined]) -> list[list[float]]:
