@@ -87,11 +87,12 @@ class ModelSampler:
                 temperature=self.temperature,
                 top_p=self.top_p,
             )
-            logps, entropies = rollouts.logp.cpu(), rollouts.entropy.cpu()
-            for row, ids in enumerate(rollouts.completions()):
-                text = self.decode(ids[:-1] if ids[-1] == self.eos_id else ids)
-                n = len(ids)
-                samples.append(Sample(ids, logps[row, :n], entropies[row, :n], text))
+            drawn = rollouts.completions()
+            lengths = [len(ids) for ids in drawn]
+            logps = rollouts.logp[rollouts.mask].cpu().split(lengths)
+            entropies = rollouts.entropy[rollouts.mask].cpu().split(lengths)
+            texts = [self.decode(ids[:-1] if ids[-1] == self.eos_id else ids) for ids in drawn]
+            samples += map(Sample, drawn, logps, entropies, texts)
         return samples
 
 

@@ -50,11 +50,12 @@ def pad_right(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     Returns:
         Ids ``(sequences, longest)`` and lengths ``(sequences,)``.
     """
-    lengths = [len(sequence) for sequence in sequences]
-    ids = torch.full((len(lengths), max(lengths, default=0)), _PAD)
-    for row, sequence in zip(ids, sequences, strict=True):
-        row[: len(sequence)] = torch.as_tensor(sequence, dtype=torch.long)
-    return ids, torch.tensor(lengths, dtype=torch.long)
+    lengths = torch.tensor([len(sequence) for sequence in sequences], dtype=torch.long)
+    longest = int(lengths.max()) if len(sequences) else 0
+    ids = torch.full((len(sequences), longest), _PAD)
+    flat = torch.tensor([token for sequence in sequences for token in sequence], dtype=torch.long)
+    ids[torch.arange(longest) < lengths[:, None]] = flat
+    return ids, lengths
 
 
 def sample(
