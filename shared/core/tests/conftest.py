@@ -244,3 +244,46 @@ TALLY = '''
 
     app = {"reproduce": reproduce}
 '''
+
+
+@pytest.fixture(scope="session")
+def build_family() -> Callable[..., Any]:
+    """Builds a random float64 decoder of a family that `icml.core.models.blocks` knows."""
+
+    def build(family: str, *, layers: int = 3, vocab: int = 11, **options: Any) -> Any:
+        import torch
+        import transformers
+
+        size = {
+            "vocab_size": vocab, "hidden_size": 16, "intermediate_size": 24,
+            "num_hidden_layers": layers, "num_attention_heads": 2, "num_key_value_heads": 1,
+            "initializer_range": 0.4,  # ours: with 0.02 a block changes next to nothing
+        }  # fmt: skip
+        wide = {**size, "head_dim": 12}  # the width of all heads need not be the model's
+        makers = {
+            "gemma": lambda: transformers.GemmaConfig(**wide, **options),
+            "gemma2": lambda: transformers.Gemma2Config(**wide, **{"sliding_window": 4, **options}),
+            "gemma3_text": lambda: transformers.Gemma3TextConfig(
+                **wide, **{"sliding_window": 4, "sliding_window_pattern": 2, **options}
+            ),
+            "gpt2": lambda: transformers.GPT2Config(
+                vocab_size=vocab, n_embd=16, n_layer=layers, n_head=2, initializer_range=0.4,
+                **options,
+            ),
+            "llama": lambda: transformers.LlamaConfig(**size, **options),
+            "mistral": lambda: transformers.MistralConfig(
+                **size, **{"sliding_window": 4, **options}
+            ),
+            "qwen2": lambda: transformers.Qwen2Config(
+                **size,
+                **{"use_sliding_window": True, "sliding_window": 4, "max_window_layers": 1,
+                   **options},
+            ),
+            "qwen3": lambda: transformers.Qwen3Config(**wide, **options),
+        }  # fmt: skip
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            model = transformers.AutoModelForCausalLM.from_config(makers[family]())
+        return model.double().eval()
+
+    return build
