@@ -26,14 +26,9 @@ __all__ = [
 
 if TYPE_CHECKING:
     from icml.empg.diagnostics import score_norm_sq
+    from icml.empg.effect import ClarityBonusWarning, Effect
     from icml.empg.entropy import EntropyStats, entropy_stats
-    from icml.empg.modulation import (
-        ClarityBonusWarning,
-        Effect,
-        EMPGResult,
-        empg_modulate,
-        empg_token_advantages,
-    )
+    from icml.empg.modulation import EMPGResult, empg_modulate, empg_token_advantages
     from icml.empg.params import EMPGParams
     from icml.empg.segments import (
         Segments,
@@ -47,14 +42,9 @@ else:
         __name__,
         {
             "diagnostics": ["score_norm_sq"],
+            "effect": ["ClarityBonusWarning", "Effect"],
             "entropy": ["EntropyStats", "entropy_stats"],
-            "modulation": [
-                "ClarityBonusWarning",
-                "EMPGResult",
-                "Effect",
-                "empg_modulate",
-                "empg_token_advantages",
-            ],
+            "modulation": ["EMPGResult", "empg_modulate", "empg_token_advantages"],
             "params": ["EMPGParams"],
             "segments": [
                 "Segments",

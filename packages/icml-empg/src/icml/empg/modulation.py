@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from icml.core.rl.masked import as_bool_mask, at_least_float32
+from icml.empg.chain import check_next
+from icml.empg.effect import Effect, Terms, measure, warn_of_bonus
 from icml.empg.entropy import EntropyStats, Reduce, check_step_entropy, entropy_stats
 from icml.empg.params import EMPGParams
 from icml.empg.segments import (
@@ -22,30 +23,6 @@ from icml.empg.segments import (
 
 ZERO_ADVANTAGE = 1e-3
 """Below this an advantage is a rounding error of 0 for ``skip_zero_groups`` (ours)."""
-
-LARGE_SHARE = 0.2
-"""Share of the bonus from which it is warned about (ours: in our runs 0.3 ruined training)."""
-
-
-class ClarityBonusWarning(UserWarning):
-    """The clarity bonus is so large that it, and not the reward, steers the training."""
-
-
-class Effect(NamedTuple):
-    """What the modulation did to a batch, over all processes and all steps not skipped."""
-
-    bonus_share: float
-    """``sum |bonus| / (sum |A g| + sum |bonus|)``, a fraction."""
-    scaled_std: float
-    """Standard deviation of ``A g``."""
-    bonus_std: float
-    """Standard deviation of ``zeta f``."""
-    corr_adv_entropy: float
-    """Correlation of the final advantage with the step's entropy; NaN where one is constant."""
-    last_step_shift: float
-    """Mean bonus of last steps minus the mean bonus of all: how much last steps lose by it."""
-    skipped: float
-    """Fraction of the steps that ``skip_zero_groups`` left at 0."""
 
 
 @dataclass(frozen=True)
@@ -131,20 +108,19 @@ def empg_modulate(
     advantages = _check_advantages(advantages.to(entropy.device), len(entropy))
     if torch.float64 in (advantages.dtype, entropy.dtype):
         advantages, entropy = advantages.double(), entropy.double()
-    next_step, turn = _check_next(next_step.to(entropy.device), len(entropy))
+    next_step, turn = check_next(next_step.to(entropy.device), len(entropy))
     stats = stats or entropy_stats(entropy, params, reduce=reduce)
     if not stats.count:
         warnings.warn("EMPG found no step in the batch: is the mask all 0?", stacklevel=2)
     h_norm = stats.normalize(entropy, params.eps)
     g = torch.exp(-params.k * h_norm) / (stats.mean_g + params.eps)
     f = torch.exp(-params.k_future * h_norm)
-    bonus = _bonus(f, next_step, turn, params, stats, reduce)
-    kept = torch.ones_like(next_step, dtype=torch.bool)
-    if params.skip_zero_groups:
-        kept = advantages.abs() >= ZERO_ADVANTAGE
+    bonus = _bonus(f, next_step, turn, params, last=stats.mean_f, reduce=reduce)
+    kept = advantages.abs() >= (ZERO_ADVANTAGE if params.skip_zero_groups else 0.0)
     scaled = advantages * g
-    effect, mean = _effect(scaled, params.zeta * f, bonus, h_norm, next_step < 0, kept, reduce)
-    _warn_of_bonus(effect)
+    terms = Terms(scaled, bonus, params.zeta * f, h_norm, next_step < 0, kept)
+    effect, mean = measure(terms, reduce)
+    warn_of_bonus(effect)
     shift = mean if params.center else 0.0
     final = torch.where(kept, scaled + bonus - shift, 0.0)
     return EMPGResult(final, g, f, h_norm, bonus, shift, stats, effect)
@@ -155,9 +131,9 @@ def empg_token_advantages(
     entropies: Tensor,
     mask: Tensor,
     params: EMPGParams | None = None,
+    *,
     segments: Segments | None = None,
     stats: EntropyStats | None = None,
-    *,
     reduce: Reduce | None = None,
 ) -> Tensor:
     """Turn one advantage an episode into one a token, modulated step by step.
@@ -207,11 +183,12 @@ def _bonus(
     next_step: Tensor,
     turn: Tensor,
     params: EMPGParams,
-    stats: EntropyStats,
+    *,
+    last: float,
     reduce: Reduce | None,
 ) -> Tensor:
     """Return the second term of Eq. 8, ``(N,)``, with our two variants of it."""
-    last = stats.mean_f if params.last_step_bonus == "mean" else 0.0
+    last = last if params.last_step_bonus == "mean" else 0.0
     follows = next_step >= 0
     bonus = params.zeta * torch.where(follows, f[next_step.clamp(min=0)], last)
     if params.bonus_baseline == "none":
@@ -222,76 +199,6 @@ def _bonus(
     sums = bonus.new_zeros(2, int(turns)).index_add_(1, turn, torch.stack([bonus, paid.to(bonus)]))
     total, count = (reduce(sums.flatten(), "sum") if reduce else sums.flatten()).chunk(2)
     return torch.where(paid, bonus - (total / count.clamp(min=1))[turn], 0.0)
-
-
-def _effect(
-    scaled: Tensor,
-    clarity: Tensor,
-    bonus: Tensor,
-    h_norm: Tensor,
-    is_last: Tensor,
-    kept: Tensor,
-    reduce: Reduce | None,
-) -> tuple[Effect, float]:
-    """Return what the modulation did, and the mean of ``A_mod``; all from one round of sums."""
-    modulated = scaled + bonus
-    terms = [
-        torch.ones_like(scaled),
-        modulated,
-        modulated * modulated,
-        h_norm,
-        h_norm * h_norm,
-        h_norm * modulated,
-        scaled.abs(),
-        scaled,
-        scaled * scaled,
-        bonus.abs(),
-        bonus,
-        bonus * is_last,
-        is_last.to(scaled),
-        clarity,
-        clarity * clarity,
-    ]
-    sums = torch.where(kept, torch.stack(terms), 0.0).sum(dim=1)
-    sums = torch.cat([sums, kept.numel() + torch.zeros_like(sums[:1])])
-    values = (reduce(sums, "sum") if reduce else sums).tolist()
-    n, m, mm, h, hh, hm, s_abs, s, ss, b_abs, b, b_last, last, c, cc, everyone = values
-    count = max(n, 1.0)
-    spread = _variance(m, mm, count) * _variance(h, hh, count)
-    covariance = hm / count - (h / count) * (m / count)
-    size = s_abs + b_abs
-    effect = Effect(
-        bonus_share=b_abs / size if size else 0.0,
-        scaled_std=_variance(s, ss, count) ** 0.5,
-        bonus_std=_variance(c, cc, count) ** 0.5,
-        corr_adv_entropy=covariance / spread**0.5 if spread else float("nan"),
-        last_step_shift=b_last / max(last, 1.0) - b / count,
-        skipped=1 - n / everyone if everyone else 0.0,
-    )
-    return effect, m / count
-
-
-def _variance(total: float, squares: float, count: float) -> float:
-    return max(squares / count - (total / count) ** 2, 0.0)
-
-
-def _warn_of_bonus(effect: Effect) -> None:
-    """Warn, in words without numbers, so that Python shows it once and not in every batch."""
-    if effect.bonus_share > LARGE_SHARE:
-        warnings.warn(
-            "the clarity bonus makes up more than a fifth of the advantages (effect.bonus_share): "
-            "on long episodes it teaches to walk on instead of finishing; lower zeta, or set "
-            "skip_zero_groups=True where many groups have equal rewards",
-            ClarityBonusWarning,
-            stacklevel=3,
-        )
-    elif effect.bonus_std > 0.5 * effect.scaled_std:
-        warnings.warn(
-            "the clarity bonus varies more than half as much as the weighted advantages "
-            "(effect.bonus_std, effect.scaled_std): lower zeta",
-            ClarityBonusWarning,
-            stacklevel=3,
-        )
 
 
 def _check_advantages(advantages: Tensor, steps: int) -> Tensor:
@@ -308,45 +215,3 @@ def _check_advantages(advantages: Tensor, steps: int) -> Tensor:
             f"the advantage of step {step} is {advantages[step].item()}: give finite numbers"
         )
     return advantages
-
-
-def _check_next(next_step: Tensor, steps: int) -> tuple[Tensor, Tensor]:
-    """Return ``next_step`` as int64 and each step's turn, counted from 0 in its episode."""
-    if next_step.is_floating_point() or next_step.dtype == torch.bool:
-        raise TypeError(f"next_step must hold integers, got {next_step.dtype}")
-    if next_step.shape != (steps,):
-        raise ValueError(
-            f"next_step must have one index for each of the {steps} steps, "
-            f"got shape {tuple(next_step.shape)}"
-        )
-    next_step = next_step.long()
-    here = torch.arange(steps, device=next_step.device)
-    outside = (next_step < -1) | (next_step >= steps)
-    _refuse(outside, next_step, f"next_step must be -1 or below {steps}")
-    _refuse(next_step == here, next_step, "a step can't follow itself")
-    follows = next_step >= 0
-    followers = torch.zeros_like(here).index_add_(0, next_step[follows], follows[follows].long())
-    twice = follows & (followers[next_step.clamp(min=0)] > 1)
-    _refuse(twice, next_step, "two steps have the same successor")
-    return next_step, _turns(next_step, here)
-
-
-def _refuse(wrong: Tensor, next_step: Tensor, rule: str) -> None:
-    if bool(wrong.any()):
-        step = int(wrong.nonzero()[0])
-        raise ValueError(f"{rule}, but next_step of step {step} is {int(next_step[step])}")
-
-
-def _turns(next_step: Tensor, here: Tensor) -> Tensor:
-    """Count the steps before each one, by jumps of doubling length along the chains."""
-    follows = next_step >= 0
-    back = torch.full_like(here, -1)
-    back[next_step[follows]] = here[follows]
-    turn = (back >= 0).long()
-    while bool((back >= 0).any()):
-        known = back.clamp(min=0)
-        turn = turn + torch.where(back >= 0, turn[known], 0)
-        back = torch.where(back >= 0, back[known], -1)
-        # After k jumps a turn is at most 2^k; in a circle it grows without end.
-        _refuse(turn >= len(here), next_step, "episodes must end, not run in a circle")
-    return turn
