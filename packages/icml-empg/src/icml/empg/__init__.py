@@ -8,8 +8,11 @@ from icml.core.lazy import exports
 __version__ = version("icml-empg")
 __all__ = [
     "ClarityBonusWarning",
+    "EMPGConfig",
+    "EMPGMixin",
     "EMPGParams",
     "EMPGResult",
+    "EMPGTrainer",
     "Effect",
     "EntropyStats",
     "Segments",
@@ -37,6 +40,7 @@ if TYPE_CHECKING:
         steps_from_mask,
         steps_from_runs,
     )
+    from icml.empg.trainer import EMPGConfig, EMPGMixin, EMPGTrainer
 else:
     __getattr__, __dir__ = exports(
         __name__,
@@ -53,5 +57,6 @@ else:
                 "steps_from_mask",
                 "steps_from_runs",
             ],
+            "trainer": ["EMPGConfig", "EMPGMixin", "EMPGTrainer"],
         },
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
@@ -34,6 +35,12 @@ class EntropyStats:
     """Mean of ``exp(-k' Hn)`` over the steps, the clarity of Eq. 11."""
     count: int
     """Number of steps."""
+
+    def weight_range(self, params: EMPGParams) -> tuple[float, float]:
+        """Return the smallest and the largest weight ``g`` of the batch (Eq. 10)."""
+        widest = torch.tensor([self.max], dtype=torch.float64)
+        lowest = math.exp(-params.k * float(self.normalize(widest, params.eps)))
+        return lowest / (self.mean_g + params.eps), 1 / (self.mean_g + params.eps)
 
     def normalize(self, step_entropy: Tensor, eps: float) -> Tensor:
         """Scale entropies to [0, 1] (Eq. 12): ``(H - min) / (max - min + eps)``.
