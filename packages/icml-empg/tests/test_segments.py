@@ -16,7 +16,7 @@ from icml.empg import (
     scatter_to_tokens,
     step_entropies,
     steps_from_mask,
-    steps_from_runs,
+    steps_from_segments,
 )
 
 MANY = settings(deadline=None, max_examples=60)
@@ -29,20 +29,23 @@ def masks(draw):
     return torch.tensor(cells, dtype=torch.bool).reshape(rows, columns)
 
 
-def runs(segments, rows):
-    found = [[] for _ in range(rows)]
-    for row, start, end in zip(segments.row, segments.start, segments.end, strict=True):
-        found[int(row)].append((int(start), int(end)))
-    return found
+def cut(*triples):
+    """Segments of (row, start, end) each."""
+    return steps_from_segments(torch.tensor(triples, dtype=torch.int64).reshape(-1, 3))
+
+
+def runs(mask):
+    """(row, start, end) of each run of 1s, as the core finds them with lists."""
+    return [(row, *ends) for row, pieces in enumerate(segments_from_mask(mask)) for ends in pieces]
 
 
 @MANY
 @given(masks())
 def test_steps_are_the_runs_of_the_mask_that_the_core_finds_with_lists(mask):
     steps = steps_from_mask(mask)
-    assert runs(steps, len(mask)) == segments_from_mask(mask)
-    from_runs = steps_from_runs(segments_from_mask(mask))
-    for ours, theirs in zip(vars(steps).values(), vars(from_runs).values(), strict=True):
+    assert torch.stack([steps.row, steps.start, steps.end]).T.tolist() == [*map(list, runs(mask))]
+    known = cut(*runs(mask))
+    for ours, theirs in zip(vars(steps).values(), vars(known).values(), strict=True):
         assert torch.equal(ours, theirs)
 
 
@@ -66,8 +69,7 @@ def test_entropies_average_over_tokens_and_scatter_gives_them_back(mask, seed):
     found = step_entropies(values.masked_fill(~mask, torch.nan), steps)
     expected = [
         sum(values[row, t].item() for t in range(start, end)) / (end - start)
-        for row, pieces in enumerate(segments_from_mask(mask))
-        for start, end in pieces
+        for row, start, end in runs(mask)
     ]
     assert_close(found, torch.tensor(expected, dtype=torch.float64))
     tokens = scatter_to_tokens(found, steps, tuple(mask.shape), mask)
@@ -128,7 +130,7 @@ def test_turns_that_touch_are_told_apart_by_explicit_segments():
     advantages = torch.tensor([1.0, -1.0])
     entropies = torch.tensor([[0.0, 0.0, 1.0, 1.0], [2.0, 2.0, 0.5, 0.5]])
     mask = torch.ones(2, 4)
-    segments = steps_from_runs([[(0, 2), (2, 4)], [(0, 2), (2, 4)]])
+    segments = cut((0, 0, 2), (0, 2, 4), (1, 0, 2), (1, 2, 4))
     found = empg_token_advantages(advantages, entropies, mask, segments=segments)
     expected = empg_modulate(
         torch.tensor([1.0, 1.0, -1.0, -1.0]),
@@ -139,7 +141,7 @@ def test_turns_that_touch_are_told_apart_by_explicit_segments():
 
 
 def test_a_step_without_tokens_is_skipped():
-    steps = steps_from_runs([[(0, 2), (2, 2), (3, 4)]])
+    steps = cut((0, 0, 2), (0, 2, 2), (0, 3, 4))
     assert steps.start.tolist() == [0, 3]
     assert steps.next.tolist() == [1, -1]
 
@@ -196,23 +198,30 @@ def test_a_token_entropy_that_is_none_names_its_step(value, message):
 
 
 @pytest.mark.parametrize(
-    ("pieces", "message"),
+    ("segment", "message"),
     [
-        ([[(0, 3)]], r"step 0 \(row 0, tokens 0 to 2\) holds tokens outside the mask"),
-        ([[(0, 12)]], "reach row 0 and column 11, but there are 4 rows of 9 tokens"),
-        ([[]] * 9 + [[(0, 1)]], "reach row 9"),
+        ((0, 0, 3), r"step 0 \(row 0, tokens 0 to 2\) holds tokens outside the mask"),
+        ((0, 0, 12), "reach row 0 and column 11, but there are 4 rows of 9 tokens"),
+        ((9, 0, 1), "reach row 9"),
     ],
 )
-def test_segments_outside_the_mask_or_the_batch_are_refused(pieces, message):
+def test_segments_outside_the_mask_or_the_batch_are_refused(segment, message):
     advantages, entropies, mask = concatenated()
     with pytest.raises(ValueError, match=message):
-        empg_token_advantages(advantages, entropies, mask, segments=steps_from_runs(pieces))
+        empg_token_advantages(advantages, entropies, mask, segments=cut(segment))
 
 
-@pytest.mark.parametrize("pieces", [[(2, 1)], [(0, 3), (2, 4)], [(-1, 2)]])
-def test_runs_out_of_order_are_refused(pieces):
-    with pytest.raises(ValueError, match="the runs of row 1 must be"):
-        steps_from_runs([[], pieces])
+@pytest.mark.parametrize("second", [(0, 2, 4), (0, 4, 3), (1, -1, 2), (-1, 0, 1)])
+def test_segments_out_of_order_are_refused(second):
+    with pytest.raises(ValueError, match=r"in order and apart, got \[.*\] \(row, start, end\) for"):
+        cut((0, 0, 3), second)
+
+
+def test_segments_that_are_none_are_refused():
+    with pytest.raises(ValueError, match=r"\(steps, 3\): row, start, end; got shape \(2,\)"):
+        steps_from_segments(torch.tensor([0, 1]))
+    with pytest.raises(TypeError, match=r"must hold integers, got torch.float32"):
+        steps_from_segments(torch.ones(1, 3))
 
 
 def test_a_value_too_many_is_refused():

@@ -24,7 +24,7 @@ __all__ = [
     "score_norm_sq",
     "step_entropies",
     "steps_from_mask",
-    "steps_from_runs",
+    "steps_from_segments",
 ]
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
         scatter_to_tokens,
         step_entropies,
         steps_from_mask,
-        steps_from_runs,
+        steps_from_segments,
     )
     from icml.empg.trainer import EMPGConfig, EMPGMixin, EMPGTrainer
 else:
@@ -55,7 +55,7 @@ else:
                 "scatter_to_tokens",
                 "step_entropies",
                 "steps_from_mask",
-                "steps_from_runs",
+                "steps_from_segments",
             ],
             "trainer": ["EMPGConfig", "EMPGMixin", "EMPGTrainer"],
         },
