@@ -16,6 +16,7 @@ __all__ = [
     "Effect",
     "EntropyStats",
     "Segments",
+    "UpdateReport",
     "__version__",
     "empg_modulate",
     "empg_token_advantages",
@@ -25,10 +26,11 @@ __all__ = [
     "step_entropies",
     "steps_from_mask",
     "steps_from_segments",
+    "update_report",
 ]
 
 if TYPE_CHECKING:
-    from icml.empg.diagnostics import score_norm_sq
+    from icml.empg.diagnostics import UpdateReport, score_norm_sq, update_report
     from icml.empg.effect import ClarityBonusWarning, Effect
     from icml.empg.entropy import EntropyStats, entropy_stats
     from icml.empg.modulation import EMPGResult, empg_modulate, empg_token_advantages
@@ -45,7 +47,7 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "diagnostics": ["score_norm_sq"],
+            "diagnostics": ["UpdateReport", "score_norm_sq", "update_report"],
             "effect": ["ClarityBonusWarning", "Effect"],
             "entropy": ["EntropyStats", "entropy_stats"],
             "modulation": ["EMPGResult", "empg_modulate", "empg_token_advantages"],
