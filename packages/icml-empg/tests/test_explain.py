@@ -54,6 +54,18 @@ def test_advantages_that_are_given_are_taken_and_episodes_without_steps_pass(log
     assert "episode 1: 0 steps" in str(found)
 
 
+def test_text_with_odd_line_ends_stays_one_line_of_the_log(log):
+    odd = json.dumps(
+        {"advantage": 1.0, "steps": [{"text": "go\u2028on\x85", "entropy": 1}]}, ensure_ascii=False
+    )
+    assert str(explain(log(odd))).splitlines()[2].endswith("  go on")
+
+
+def test_what_rounding_made_negative_counts_as_zero(log):
+    rounded = {"advantage": 1.0, "steps": [{"entropy": -1e-7}, {"entropies": [-1e-5, 1.0]}]}
+    assert explain(log(rounded)).entropy.tolist() == [0.0, 0.5]
+
+
 def test_the_command_prints_each_step_and_the_effect_on_the_update(log, capsys):
     path = str(log(WON, LOST))
     assert main(["empg", "explain", path, "--episodes", "1"]) == 0

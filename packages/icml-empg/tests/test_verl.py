@@ -59,6 +59,29 @@ def test_a_row_an_episode_gets_the_tokens_of_the_pure_function():
     assert torch.equal(advantages, returns)
 
 
+def test_rows_of_padding_change_nothing_and_get_nothing():
+    batch = verl_batch()
+    whole, _ = estimate(batch)
+    padded = SimpleNamespace(
+        batch={name: torch.cat([part, part[:1]]) for name, part in batch.batch.items()},
+        non_tensor_batch={"uid": np.append(batch.non_tensor_batch["uid"], "p")},
+    )
+    padded.batch["response_mask"][-1] = 0
+    padded.batch["entropys"][-1] = 99.0
+    found, _ = estimate(padded)
+    assert torch.equal(found[:-1], whole)
+    assert not found[-1].any()
+
+
+@pytest.mark.filterwarnings("ignore:.*no step")
+@pytest.mark.parametrize("by_turn", [False, True])
+def test_a_batch_of_padding_alone_gets_zeros(by_turn):
+    batch = verl_batch()
+    batch.batch["response_mask"] *= 0
+    rows = {"traj_uid": list("abcd"), "turn": [0, 0, 0, 0]} if by_turn else {}
+    assert not estimate(batch, **rows)[0].any()
+
+
 def step_wise(batch):
     """Cut the episodes into a row a turn, shuffle them, and add a row of padding."""
     pieces = [(row, turn) for row, n in enumerate([2, 1, 3, 1]) for turn in range(n)]

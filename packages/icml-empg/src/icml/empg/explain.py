@@ -29,9 +29,10 @@ from icml.empg.diagnostics import UpdateReport, update_report
 from icml.empg.effect import ClarityBonusWarning
 from icml.empg.modulation import EMPGResult, empg_modulate
 from icml.empg.params import EMPGParams
+from icml.empg.segments import LOWEST_ENTROPY
 from icml.empg.train.recipe import complaint
 
-Nats = Annotated[FiniteFloat, Field(ge=0)]
+Nats = Annotated[FiniteFloat, Field(ge=LOWEST_ENTROPY)]
 
 
 class _Line(BaseModel):
@@ -53,8 +54,9 @@ class LoggedStep(_Line):
 
     @property
     def mean(self) -> float:
-        """Mean entropy, in nats."""
-        return statistics.fmean(self.entropies or [self.entropy or 0.0])
+        """Mean entropy, in nats; what rounding made negative counts as 0, as in training."""
+        values = [self.entropy] if self.entropies is None else self.entropies
+        return statistics.fmean(max(value or 0.0, 0.0) for value in values)
 
 
 class LoggedEpisode(_Line):
@@ -169,7 +171,8 @@ def read_episodes(log: Path) -> Iterator[LoggedEpisode]:
         UserError: If the file can't be read or a line is no episode.
     """
     try:
-        lines = log.read_text(encoding="utf-8").splitlines()
+        # Not splitlines: a step's text may hold other line ends, such as U+2028.
+        lines = log.read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"can't read the log {log}: {error}") from error
     for number, line in enumerate(lines, start=1):

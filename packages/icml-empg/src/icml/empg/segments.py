@@ -47,10 +47,11 @@ class Segments:
             Two ``(tokens,)`` int64 tensors.
         """
         lengths = self.end - self.start
-        steps = torch.arange(len(self), device=self.row.device).repeat_interleave(lengths)
+        steps = torch.repeat_interleave(lengths)
         before = lengths.cumsum(0) - lengths
         offset = self.row * columns + self.start - before
-        return torch.arange(len(steps), device=self.row.device) + offset[steps], steps
+        place = torch.arange(len(steps), device=self.row.device)
+        return place.add_(offset.index_select(0, steps)), steps
 
 
 def steps_from_mask(mask: Tensor) -> Segments:
@@ -142,7 +143,7 @@ def step_entropies(entropies: Tensor, segments: Segments) -> Tensor:
         )
     _check_fits(segments, tuple(entropies.shape))
     place, steps = segments.tokens(entropies.shape[1])
-    values = at_least_float32(entropies.detach().reshape(-1)[place])
+    values = at_least_float32(entropies.detach().reshape(-1).index_select(0, place))
     _check_entropies(values, steps, segments)
     total = values.new_zeros(len(segments)).index_add_(0, steps, values.clamp(min=0))
     return total / (segments.end - segments.start)
@@ -181,7 +182,7 @@ def scatter_to_tokens(
     _check_fits(segments, shape)
     place, steps = segments.tokens(shape[1])
     result = step_values.new_zeros(shape[0] * shape[1])
-    result[place] = step_values[steps]
+    result[place] = step_values.index_select(0, steps)
     return result.view(shape).masked_fill_(~as_bool_mask(mask), 0.0)
 
 

@@ -63,30 +63,35 @@ def empg_advantage(
             turn, or as for :func:`icml.empg.empg_token_advantages`.
     """
     params = params or _params(config)
-    scores = token_level_rewards.sum(dim=1)
-    groups = _numbered(index).to(scores.device)
+    advantages = torch.zeros_like(entropys, dtype=torch.float32)
+    rows = response_mask.bool().any(dim=1).nonzero().flatten()  # the others pad the batch
+    mask, entropy = response_mask[rows], entropys[rows]
+    scores = token_level_rewards[rows].sum(dim=1)
+    groups = _numbered(index, rows)
     if traj_uid is None:
-        base = group_advantage(scores, groups, eps=VERL_EPS, singleton="raw")
-        advantages = empg_token_advantages(base, entropys, response_mask, params)
-        return advantages, advantages
-    if turn is None:
+        found = empg_token_advantages(_grpo(scores, groups), entropy, mask, params)
+    elif turn is None:
         raise ValueError("traj_uid needs turn: the number of each row's turn in its episode")
-    advantages = torch.zeros_like(token_level_rewards)
-    rows = response_mask.bool().any(dim=1).nonzero().flatten()  # verl pads batches with others
-    episode, mask = (
-        _numbered([traj_uid[row] for row in rows.tolist()]).to(rows),
-        response_mask[rows],
-    )
-    first = _first_rows(episode)
-    base = group_advantage(scores[rows][first], groups[rows][first], eps=VERL_EPS, singleton="raw")
-    found = empg_modulate(
-        base[episode],
-        masked_mean(entropys[rows], mask, dim=1),
-        next_steps(episode, torch.as_tensor(turn).to(rows)[rows]),
-        params,
-    ).advantages
-    advantages[rows] = broadcast_to_tokens(found, mask).to(advantages)
+    else:
+        episode = _numbered(traj_uid, rows)
+        first = _first_rows(episode)
+        turns = torch.as_tensor(turn).to(rows)[rows]
+        found = broadcast_to_tokens(
+            empg_modulate(
+                _grpo(scores[first], groups[first])[episode],
+                masked_mean(entropy, mask, dim=1),
+                next_steps(episode, turns),
+                params,
+            ).advantages,
+            mask,
+        )
+    advantages[rows] = found.to(advantages)
     return advantages, advantages
+
+
+def _grpo(scores: Tensor, groups: Tensor) -> Tensor:
+    """Return verl's GRPO advantages, one an episode, ``(episodes,)``."""
+    return group_advantage(scores, groups, eps=VERL_EPS, singleton="raw")
 
 
 def _params(config: Any) -> EMPGParams:
@@ -95,14 +100,15 @@ def _params(config: Any) -> EMPGParams:
     return EMPGParams(**dict(chosen or {}))
 
 
-def _numbered(names: Sequence[Any]) -> Tensor:
-    """Number names by their first appearance."""
-    numbers = {name: i for i, name in enumerate(dict.fromkeys(names))}
-    return torch.tensor([numbers[name] for name in names])
+def _numbered(names: Sequence[Any], rows: Tensor) -> Tensor:
+    """Number the names of some rows by their first appearance: ``(rows,)`` int64."""
+    chosen = [names[row] for row in rows.tolist()]
+    numbers = {name: i for i, name in enumerate(dict.fromkeys(chosen))}
+    return rows.new_tensor([numbers[name] for name in chosen])
 
 
 def _first_rows(episode: Tensor) -> Tensor:
     """Return for each episode, in order of their numbers, its first row."""
     rows = torch.arange(len(episode), device=episode.device)
-    first = torch.full((int(episode.max()) + 1,), len(episode), device=episode.device)
+    first = rows.new_full((len(episode.unique()),), len(episode))
     return first.scatter_reduce(0, episode, rows, "amin")
