@@ -31,7 +31,7 @@ __all__ = [
     "worker_trainer",
 ]
 
-WORDS = "abcdefghijkl"
+WORDS = tuple("abcdefghijkl")
 WORKER_SAMPLES = 12
 WORKER_GROUP = 4  # with two processes the second of the three groups lies in both
 LIMIT = 300  # seconds for two processes; most of them pass while both import TRL
@@ -65,6 +65,8 @@ def tiny_trainer(
     rewards: Sequence[Any] = (even_ids, first_id),
     rollout_func: Any = None,
     prompts: Sequence[str] | None = None,
+    words: Sequence[str] = WORDS,
+    ctx: int = 32,
     **options: Any,
 ) -> Any:
     """Build a trainer over a random 4 k-parameter Llama: three steps of eight completions.
@@ -76,6 +78,8 @@ def tiny_trainer(
         rewards: Reward functions.
         rollout_func: TRL's.
         prompts: The data set's; None: pairs of letters, which are words of the tokenizer.
+        words: The tokenizer's words.
+        ctx: Longest sequence, in tokens.
         options: Fields of the config that differ from the defaults here.
     """
     from datasets import Dataset
@@ -93,15 +97,16 @@ def tiny_trainer(
         train_dataset=Dataset.from_dict({"prompt": list(prompts)}),
         eval_dataset=Dataset.from_dict({"prompt": ["a c", "d e"]}),
         rollout_func=rollout_func,
-        **_tiny_model(),
+        **_tiny_model(words, ctx),
     )
 
 
-def _tiny_model() -> dict[str, Any]:
+def _tiny_model(words: Sequence[str] = WORDS, ctx: int = 32) -> dict[str, Any]:
     from icml.core.models.tiny import causal_lm, word_tokenizer
 
-    model = causal_lm(16, d=16, layers=1, heads=2, ctx=32)
-    return {"model": model, "processing_class": word_tokenizer(list(WORDS))}
+    tokenizer = word_tokenizer(words)
+    model = causal_lm(len(tokenizer), d=16, layers=1, heads=2, ctx=ctx)
+    return {"model": model, "processing_class": tokenizer}
 
 
 def worker_trainer(
