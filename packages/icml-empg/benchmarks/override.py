@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
+from transformers import PrinterCallback
 
 from icml.core.journal import write_atomic
 from icml.core.models.load import load
@@ -45,6 +46,7 @@ def measure() -> dict[str, float]:
             train_dataset=Dataset.from_dict({"prompt": [f"word {i}" for i in range(64)]}),
             processing_class=loaded.tokenizer,
         )  # fmt: skip
+        trainer.remove_callback(PrinterCallback)
         started = time.process_time()
         trainer.train()
         whole = time.process_time() - started

@@ -1,11 +1,16 @@
-"""EMPG as an advantage estimator of verl; imports nothing of verl.
+"""EMPG as an advantage estimator of verl; imports nothing of verl and was not run inside it.
 
-Register it beside your trainer, and choose ``algorithm.adv_estimator=empg``::
+Register it where your trainer starts, and choose ``algorithm.adv_estimator=empg``::
 
     from verl.trainer.ppo.core_algos import register_adv_est
     from icml.empg.verl import empg_advantage
 
     register_adv_est("empg")(empg_advantage)
+
+verl gives its estimators no entropies, so two places of its ``ray_trainer`` have to change: keep
+``entropys`` in the batch instead of popping it after the old log-probabilities, and add
+``entropys`` (with a row a turn ``traj_uid`` and ``turn`` as well) to the arguments that
+``compute_advantage`` gives to a registered estimator.
 """
 
 from __future__ import annotations
@@ -40,8 +45,8 @@ def empg_advantage(
     """Return GRPO's advantages, modulated by EMPG, as verl's estimators do.
 
     verl's own arguments are the first three and ``config``, which may have the key ``empg`` with
-    fields of :class:`icml.empg.EMPGParams`. The others are for the caller to add: verl's trainer
-    computes ``entropys`` with the old log-probabilities and drops them.
+    fields of :class:`icml.empg.EMPGParams`. The others are for the caller to add, see above.
+    GRPO's advantage is divided by the standard deviation, whatever ``norm_adv_by_std_in_grpo``.
 
     Args:
         token_level_rewards: ``(rows, tokens)``; a row's sum is its episode's reward.
