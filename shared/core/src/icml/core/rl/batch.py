@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from icml.core.errors import UserError
 from icml.core.rl.sampling import sample
 
-__all__ = ["AdvantageFn", "Batch", "Reward", "SamplePrompts", "Task", "draw"]
+__all__ = ["AdvantageFn", "Batch", "Reward", "Rows", "SamplePrompts", "Task", "draw"]
 
 
 class Task(Protocol):
@@ -25,8 +25,8 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, eq=False)
-class Batch:
-    """One iteration's completions: ``n`` = prompts x group_size rows, groups contiguous."""
+class Rows:
+    """What a loss needs: prompts, their completions, and the policy that drew them."""
 
     prompt_ids: Tensor
     """``(n, longest prompt)`` int64, padded on the right."""
@@ -40,6 +40,12 @@ class Batch:
     """``(n, tokens)`` log-probability, in nats, of each token when it was drawn."""
     entropy: Tensor
     """``(n, tokens)`` entropy, in nats, of the distribution each token was drawn from."""
+
+
+@dataclass(frozen=True, eq=False)
+class Batch(Rows):
+    """One iteration's completions: ``n`` = prompts x group_size rows, groups contiguous."""
+
     rewards: Tensor
     """``(n, rewards)`` float32; NaN is a reward that was not given."""
     groups: Tensor

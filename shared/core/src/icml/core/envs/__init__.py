@@ -1,0 +1,1 @@
+"""Text environments: the protocol they share, and adapters of real ones."""
