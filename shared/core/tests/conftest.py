@@ -4,7 +4,7 @@ import importlib
 import io
 import os
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from importlib.metadata import entry_points
 from pathlib import Path
@@ -16,7 +16,7 @@ import pytest
 
 from icml.core.cli import main
 from icml.core.installed import GROUP
-from icml.core.testing import run_icml
+from icml.core.testing import run_icml, trl
 
 
 class Site:
@@ -80,50 +80,10 @@ def site(tmp_path: Path) -> Site:
     return Site(folder)
 
 
-def even_ids(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[float]:
-    """Reward: the number of even token ids."""
-    return [float(sum(token % 2 == 0 for token in ids)) for ids in completion_ids]
-
-
-def first_id(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[float | None]:
-    """Reward: a tenth of the first token id; missing where that is divisible by three."""
-    return [None if ids[0] % 3 == 0 else ids[0] / 10 for ids in completion_ids]
-
-
 @pytest.fixture
 def tiny_trainer(tmp_path: Path) -> Callable[..., Any]:
     """Builds a TRL trainer of the given class over a random 4 k-parameter Llama."""
-
-    def build(
-        trainer: Any,
-        *,
-        rewards: Any = (even_ids, first_id),
-        rollout_func: Any = None,
-        **options: Any,
-    ) -> Any:
-        from datasets import Dataset
-        from trl import GRPOConfig
-
-        from icml.core.models.tiny import causal_lm, word_tokenizer
-
-        words = list("abcdefghijkl")
-        settings: dict[str, Any] = {
-            "output_dir": str(tmp_path), "use_cpu": True, "bf16": False, "report_to": [],
-            "gradient_checkpointing": False, "disable_tqdm": True, "save_strategy": "no",
-            "per_device_train_batch_size": 8, "num_generations": 4, "max_completion_length": 6,
-            "learning_rate": 1e-2, "logging_steps": 1, "max_steps": 3, "seed": 7,
-        }  # fmt: skip
-        return trainer(
-            model=causal_lm(16, d=16, layers=1, heads=2, ctx=32),
-            reward_funcs=list(rewards),
-            args=GRPOConfig(**{**settings, **options}),
-            train_dataset=Dataset.from_dict({"prompt": [f"{a} {b}" for a in words for b in "ab"]}),
-            eval_dataset=Dataset.from_dict({"prompt": ["a c", "d e"]}),
-            processing_class=word_tokenizer(words),
-            rollout_func=rollout_func,
-        )
-
-    return build
+    return lambda trainer, **options: trl.tiny_trainer(trainer, tmp_path, **options)
 
 
 @pytest.fixture

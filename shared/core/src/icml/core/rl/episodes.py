@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -18,7 +18,16 @@ from icml.core.rl.batch import Rows
 from icml.core.rl.masked import masked_mean
 from icml.core.rl.sampling import pad_right
 
-__all__ = ["SequenceBatch", "Step", "StepBatch", "Trajectory", "to_sequence_batch", "to_step_batch"]
+__all__ = [
+    "Joined",
+    "SequenceBatch",
+    "Step",
+    "StepBatch",
+    "Trajectory",
+    "join",
+    "to_sequence_batch",
+    "to_step_batch",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +131,7 @@ def to_step_batch(trajectories: Sequence[Trajectory]) -> StepBatch:
     traj = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
     turn = torch.cat([torch.arange(length) for length in lengths])
     last = torch.cat([traj[1:] != traj[:-1], torch.tensor([True])])
-    traj_group = torch.tensor([trajectory.group_id for trajectory in trajectories])
+    totals = _totals(trajectories)
     prompt_ids, prompt_lengths = pad_right([step.prompt_ids for step in steps])
     completion_ids, completion_lengths = pad_right([step.response_ids for step in steps])
     mask = torch.arange(completion_ids.shape[1]) < completion_lengths[:, None]
@@ -135,32 +144,92 @@ def to_step_batch(trajectories: Sequence[Trajectory]) -> StepBatch:
         old_logp=_pad_floats([step.logps for step in steps], mask),
         entropy=entropy,
         traj=traj,
-        group=traj_group[traj],
+        group=totals["traj_group"][traj],
         turn=turn,
         next=torch.where(last, -1, torch.arange(1, len(steps) + 1)),
         step_entropy=masked_mean(entropy, mask, dim=1),
         step_reward=torch.tensor([step.reward for step in steps], dtype=torch.float32),
-        returns=torch.tensor([t.total_reward for t in trajectories], dtype=torch.float32),
-        traj_group=traj_group,
         trajectories=tuple(trajectories),
+        **totals,
     )
+
+
+class Joined(NamedTuple):
+    """An episode as one sequence."""
+
+    prompt_ids: list[int]
+    """The first turn's prompt."""
+    completion_ids: list[int]
+    """The responses and, between them, what the environment added."""
+    segments: list[tuple[int, int]]
+    """First and one past the last index, in the completion, of each turn's response."""
+
+    def mask(self) -> list[int]:
+        """Return 1 for each token of the completion that the policy drew, 0 for the others."""
+        mask = [0] * len(self.completion_ids)
+        for start, end in self.segments:
+            mask[start:end] = [1] * (end - start)
+        return mask
+
+
+def join(steps: Sequence[Step]) -> Joined:
+    """Join the turns of an episode, at least one, to the sequence that they are parts of.
+
+    Raises:
+        ValueError: If a prompt doesn't begin with the turn before it, prompt and response: what
+            the policy saw is then no single sequence.
+    """
+    prompt_ids = steps[0].prompt_ids
+    sequence, segments = prompt_ids, []
+    for turn, step in enumerate(steps):
+        if step.prompt_ids[: len(sequence)] != sequence:
+            raise ValueError(
+                f"the prompt of turn {turn} doesn't begin with turn {turn - 1}'s prompt and "
+                "response: render the whole history, or train on the step-wise layout"
+            )
+        start = len(step.prompt_ids) - len(prompt_ids)
+        segments.append((start, start + len(step.response_ids)))
+        sequence = step.prompt_ids + step.response_ids
+    return Joined(prompt_ids, sequence[len(prompt_ids) :], segments)
 
 
 def to_sequence_batch(trajectories: Sequence[Trajectory]) -> SequenceBatch:
     """Lay episodes out as one sequence each.
 
     Raises:
-        ValueError: If no episode has a turn, or a prompt doesn't begin with the turn before it
-            (its prompt and response): what the policy saw is then no single sequence.
+        ValueError: If no episode has a turn, or one's turns are no single sequence (`join`).
     """
-    joined = [(number, concatenate(t)) for number, t in enumerate(trajectories) if t.steps]
-    if not joined:
+    traj = [number for number, trajectory in enumerate(trajectories) if trajectory.steps]
+    if not traj:
         raise ValueError(f"none of the {len(trajectories)} episodes has a step")
-    raise NotImplementedError
+    joined = [join(trajectories[number].steps) for number in traj]
+    steps = [step for number in traj for step in trajectories[number].steps]
+    segments = [(row, *ends) for row, episode in enumerate(joined) for ends in episode.segments]
+    prompt_ids, prompt_lengths = pad_right([episode.prompt_ids for episode in joined])
+    completion_ids, _ = pad_right([episode.completion_ids for episode in joined])
+    mask = pad_right([episode.mask() for episode in joined])[0].bool()
+    return SequenceBatch(
+        prompt_ids=prompt_ids,
+        prompt_lengths=prompt_lengths,
+        completion_ids=completion_ids,
+        mask=mask,
+        old_logp=_pad_floats([step.logps for step in steps], mask),
+        entropy=_pad_floats([step.entropies for step in steps], mask),
+        traj=torch.tensor(traj),
+        segments=torch.tensor(segments),
+        **_totals(trajectories),
+    )
+
+
+def _totals(trajectories: Sequence[Trajectory]) -> dict[str, Tensor]:
+    return {
+        "returns": torch.tensor([t.total_reward for t in trajectories], dtype=torch.float32),
+        "traj_group": torch.tensor([t.group_id for t in trajectories]),
+    }
 
 
 def _pad_floats(values: Sequence[Tensor], mask: Tensor) -> Tensor:
-    """Put each row's values where its mask is True, 0 elsewhere."""
+    """Put the values, row after row, where the mask is True; 0 elsewhere."""
     padded = torch.zeros(mask.shape)
     padded[mask] = torch.cat([row.float().cpu() for row in values])
     return padded

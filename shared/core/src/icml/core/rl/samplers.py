@@ -9,6 +9,8 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor, nn
 
+from icml.core.rl.sampling import sample_with
+
 __all__ = ["HFSampler", "ModelSampler", "Sample", "Sampler"]
 
 
@@ -72,7 +74,25 @@ class ModelSampler:
         generators: Sequence[torch.Generator],
     ) -> list[Sample]:
         """Draw one response for each prompt; see `Sampler`."""
-        raise NotImplementedError
+        draws = [torch.rand(max_new_tokens, generator=generator) for generator in generators]
+        uniforms = torch.stack(draws)
+        samples: list[Sample] = []
+        for first in range(0, len(prompts), self.rows_at_once):
+            rows = slice(first, first + self.rows_at_once)
+            rollouts = sample_with(
+                self.model,
+                prompts[rows],
+                uniforms[rows],
+                eos_id=self.eos_id,
+                temperature=self.temperature,
+                top_p=self.top_p,
+            )
+            logps, entropies = rollouts.logp.cpu(), rollouts.entropy.cpu()
+            for row, ids in enumerate(rollouts.completions()):
+                text = self.decode(ids[:-1] if ids[-1] == self.eos_id else ids)
+                n = len(ids)
+                samples.append(Sample(ids, logps[row, :n], entropies[row, :n], text))
+        return samples
 
 
 class HFSampler(ModelSampler):

@@ -1,9 +1,10 @@
 """Draw completions from a causal model and score them, prompts of any lengths in one batch.
 
 A row is a prompt, its completion without a gap, then padding on the right, which a causal model
-cannot see: no attention mask, no position ids, any model with ``model(ids).logits``. A model that
-offers ``new_cache`` as `icml.core.models.tiny.TinyGPT` does is asked for new tokens only; any other
-for the whole row, which costs little in completions of a few dozen tokens.
+cannot see: no attention mask, no position ids, any model with ``model(ids).logits``. While drawing,
+a `icml.core.models.tiny.TinyGPT` and the decoders of transformers (with padding on the left) are
+asked for new tokens only, through their key-value caches; any other model for the whole row, which
+costs little in completions of a few dozen tokens.
 """
 
 from __future__ import annotations
@@ -14,9 +15,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from icml.core.models import logprobs
+from icml.core.models import logprobs, steps
 
-__all__ = ["Rollouts", "pad_right", "sample", "score"]
+__all__ = ["Rollouts", "pad_right", "sample", "sample_with", "score"]
 
 _PAD = 0  # any valid id does: nothing ever attends to padding
 
@@ -56,7 +57,6 @@ def pad_right(sequences: Sequence[Sequence[int]]) -> tuple[Tensor, Tensor]:
     return ids, torch.tensor(lengths, dtype=torch.long)
 
 
-@torch.no_grad()
 def sample(
     model: nn.Module,
     prompts: Sequence[Sequence[int]],
@@ -83,25 +83,49 @@ def sample(
     Raises:
         ValueError: If a prompt is empty, or a number is out of range.
     """
-    if max_new_tokens < 1 or temperature <= 0:
-        raise ValueError(
-            "max_new_tokens and temperature must be positive, "
-            f"got {max_new_tokens} and {temperature}"
-        )
+    if max_new_tokens < 1:
+        raise ValueError(f"max_new_tokens must be positive, got {max_new_tokens}")
+    uniforms = torch.rand(len(prompts), max_new_tokens, generator=generator)
+    return sample_with(model, prompts, uniforms, eos_id=eos_id, temperature=temperature)
+
+
+@torch.no_grad()
+def sample_with(
+    model: nn.Module,
+    prompts: Sequence[Sequence[int]],
+    uniforms: Tensor,
+    *,
+    eos_id: int,
+    temperature: float = 1.0,
+    top_p: float = 1.0,
+) -> Rollouts:
+    """Draw one completion for each prompt by random numbers that are given.
+
+    Args:
+        model: Causal model; ``model(ids).logits`` is ``(batch, tokens, vocabulary)``.
+        prompts: Token ids of each prompt; at least one token each.
+        uniforms: ``(prompts, longest completion)`` in [0, 1), one a token that may be drawn.
+        eos_id: A row ends when it draws this token, which counts as drawn.
+        temperature: Divides the logits; above 0.
+        top_p: Draws among the fewest tokens that together have this probability, in (0, 1]. The
+            log-probabilities and entropies returned are those of all tokens.
+
+    Raises:
+        ValueError: If a prompt is empty, or a number is out of range.
+    """
     device = next(model.parameters()).device
     prompt_ids, lengths = (tensor.to(device) for tensor in pad_right(prompts))
     if not len(prompts) or not lengths.all():
         raise ValueError("every prompt needs at least one token, and there must be a prompt")
-    uniforms = torch.rand(len(prompts), max_new_tokens, generator=generator).to(device)
+    uniforms = uniforms.to(device)
     columns: list[tuple[Tensor, ...]] = []
     live = torch.ones(len(prompts), dtype=torch.bool, device=device)
-    reader = _cached_reader if hasattr(model, "new_cache") else _whole_row_reader
-    read = reader(model, prompt_ids, lengths, max_new_tokens)
+    read = _reader(model)(model, prompt_ids, lengths, uniforms.shape[1])
     token = None
-    for step in range(max_new_tokens):
+    for uniform in uniforms.unbind(1):
         logits = read(token).float()
-        probabilities = (logits / temperature).softmax(-1)
-        token = _inverse_cdf(probabilities, uniforms[:, step]).masked_fill(~live, _PAD)
+        probabilities = steps.warp(logits, temperature=temperature, top_p=top_p)
+        token = _inverse_cdf(probabilities, uniform).masked_fill(~live, _PAD)
         logp = logprobs.selected(logits, token, temperature=temperature)
         entropy = logprobs.entropy(logits, temperature=temperature)
         columns.append((token, live, logp * live, entropy * live))
@@ -152,6 +176,13 @@ Reader = Callable[[Tensor | None], Tensor]
 """Takes each row's newest token, None before the first; gives its logits of the next one."""
 
 
+def _reader(model: nn.Module) -> Callable[[Any, Tensor, Tensor, int], Reader]:
+    if hasattr(model, "new_cache"):
+        return _cached_reader
+    # Every decoder of transformers has one; the class itself would cost importing transformers.
+    return _transformers_reader if hasattr(model, "generation_config") else _whole_row_reader
+
+
 def _whole_row_reader(model: nn.Module, prompt_ids: Tensor, lengths: Tensor, room: int) -> Reader:
     n, longest = prompt_ids.shape
     rows = torch.cat([prompt_ids, prompt_ids.new_full((n, room - 1), _PAD)], dim=1)
@@ -177,6 +208,23 @@ def _cached_reader(model: Any, prompt_ids: Tensor, lengths: Tensor, room: int) -
         logits = model(prompt_ids, cache=cache).logits
         cache.lengths.copy_(lengths)  # padding is overwritten by what is drawn
         return _nth(logits, lengths - 1)
+
+    return read
+
+
+def _transformers_reader(model: Any, prompt_ids: Tensor, lengths: Tensor, room: int) -> Reader:
+    columns = torch.arange(prompt_ids.shape[1], device=lengths.device)
+    places = columns - (columns.numel() - lengths)[:, None]
+    left_padded = prompt_ids.gather(1, places.clamp(min=0))
+    attention = (places >= 0).long()
+    cache = steps.new_cache(model)
+
+    def read(token: Tensor | None) -> Tensor:
+        nonlocal attention
+        if token is None:
+            return steps.forward_step(model, left_padded, cache, attention_mask=attention)
+        attention = torch.nn.functional.pad(attention, (0, 1), value=1)
+        return steps.forward_step(model, token[:, None], cache, attention_mask=attention)
 
     return read
 

@@ -1,6 +1,6 @@
-"""Suites that the packages' tests share: every ``reproduce``, every command line.
+"""Checks of a paper's commands: its help, its ``reproduce``, its report.
 
-Only tests import this. The checks run the real ``icml`` command in a process of its own.
+They run the real ``icml`` command in a process of its own.
 """
 
 from __future__ import annotations
