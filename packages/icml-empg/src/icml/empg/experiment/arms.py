@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from icml.empg.modulation import ClarityBonusWarning, EMPGResult, empg_modulate
+from icml.empg.effect import ClarityBonusWarning
+from icml.empg.modulation import EMPGResult, empg_modulate
 from icml.empg.params import EMPGParams
 
 __all__ = ["ARMS", "NAMES", "modulate", "step_advantages"]

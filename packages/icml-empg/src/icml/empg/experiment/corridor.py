@@ -15,10 +15,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from icml.core.models.tabular import draw
-from icml.empg.keydoor import ACTIONS, HANDS, LASTS, PLACES, SIGHTS, Task, searching_action
+from icml.empg.keydoor import ACTIONS, HANDS, LASTS, PLACES, SIGHTS, searching_action
 
-__all__ = ["STATES", "Corridor", "Episodes", "noisy_search", "state_words"]
+__all__ = ["STATES", "Corridor", "Episodes", "Table", "noisy_search", "state_words"]
 
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
@@ -29,7 +28,7 @@ STATES = int(np.prod(_SIZES))
 
 LEFT, RIGHT, TAKE, OPEN = range(len(ACTIONS))
 NOTHING = LASTS.index("after-nothing")
-HERE, UNSEEN = SIGHTS.index("here"), SIGHTS.index("unseen")
+UNSEEN = SIGHTS.index("unseen")
 
 
 class Episodes(NamedTuple):
@@ -72,6 +71,22 @@ def noisy_search(noise: float | Callable[[str], float]) -> Floats:
     return np.log(chances)
 
 
+class Table(NamedTuple):
+    """The world as a graph: what is seen at each place, and where each action leads.
+
+    A place is a task, a cell and a hand, in one number.
+    """
+
+    start: Indices
+    """``(tasks,)``: the place where each task begins."""
+    states: Indices
+    """``(places, lasts)``: what is seen there after each last action."""
+    after: Indices
+    """``(places, actions)``: the next place."""
+    opened: NDArray[np.bool_]
+    """``(places, actions)``: whether the action opens the door."""
+
+
 @dataclass(frozen=True)
 class Corridor:
     """KeyDoor's rules on arrays."""
@@ -83,53 +98,30 @@ class Corridor:
     view: int = 2
     """Cells seen to either side."""
 
+    @cached_property
     def tasks(self) -> Indices:
-        """Return every task: ``(tasks, 3)`` with agent, key and door."""
+        """Every task: ``(tasks, 3)`` with the cells of agent, key and door."""
         return np.array(list(permutations(range(self.cells), 3)))
-
-    def draw_tasks(self, n: int, rng: np.random.Generator) -> Indices:
-        """Draw ``n`` tasks, each equally likely: ``(n, 3)``."""
-        everything = self._every_task
-        return everything[rng.integers(len(everything), size=n)]
-
-    def state(self, agent: Indices, task: Indices, held: Indices, last: Indices) -> Indices:
-        """Return the number of what is seen; arguments broadcast, ``task`` with a last axis of 3."""
-        key = np.where(held == 1, UNSEEN, self._sight(task[..., 1], agent))
-        door = self._sight(task[..., 2], agent)
-        place = np.where(agent == 0, 0, np.where(agent == self.cells - 1, 1, 2))
-        index = held
-        for part, size in zip((key, door, place, last), _SIZES[1:], strict=True):
-            index = index * size + part
-        return index
-
-    def move(
-        self, agent: Indices, task: Indices, held: Indices, action: Indices
-    ) -> tuple[Indices, Indices, NDArray[np.bool_]]:
-        """Return where the agent is then, what it holds, and whether the door opened."""
-        opened = (action == OPEN) & (held == 1) & (agent == task[..., 2])
-        held = np.where((action == TAKE) & (agent == task[..., 1]), 1, held)
-        step = np.where(action == LEFT, -1, np.where(action == RIGHT, 1, 0))
-        return np.clip(agent + step, 0, self.cells - 1), held, opened
 
     def roll(self, probabilities: Floats, tasks: Indices, rng: np.random.Generator) -> Episodes:
         """Play one episode of each task.
 
         Args:
             probabilities: ``(STATES, actions)`` of the policy.
-            tasks: ``(n, 3)``.
+            tasks: ``(n,)`` rows of `tasks`.
             rng: Source of all randomness; moves by ``n`` numbers a turn, whatever happens.
         """
-        n = len(tasks)
-        agent, held, last = tasks[:, 0], np.zeros(n, np.int64), np.full(n, NOTHING)
-        alive, success = np.ones(n, bool), np.zeros(n)
+        table, thresholds = self.table, probabilities.cumsum(1)[:, :-1]
+        place, last = table.start[tasks], np.full(len(tasks), NOTHING)
+        alive, success = np.ones(len(tasks), bool), np.zeros(len(tasks))
         turns = []
         for _ in range(self.max_steps):
-            states = self.state(agent, tasks, held, last)
-            actions = draw(probabilities[states], rng)
+            states = table.states[place, last]
+            actions = (thresholds[states] <= rng.random((len(tasks), 1))).sum(1)
             turns.append((states, actions, alive))
-            agent, held, opened = self.move(agent, tasks, held, actions)
-            last, success = actions, success + (opened & alive)
-            alive = alive & ~opened
+            won = table.opened[place, actions] & alive
+            place, last = table.after[place, actions], actions
+            success, alive = success + won, alive & ~won
         states, actions, living = (np.stack(column) for column in zip(*turns, strict=True))
         return Episodes(states, actions, living, success)
 
@@ -142,52 +134,40 @@ class Corridor:
         Args:
             probabilities: ``(STATES, actions)``.
         """
-        seen, successor, opened = self._situations
-        chances = probabilities[seen]
-        value = np.zeros(seen.shape)
+        table = self.table
+        chances = probabilities[table.states]
+        value = np.zeros(table.states.shape)
         for _ in range(self.max_steps):
             # Worth of each action; the last action decides how likely it is, not where it leads.
-            after = np.where(opened, 1.0, value.ravel()[successor])
-            value = np.einsum("sla,sa->sl", chances, after)
-        return float(value[self._starts, NOTHING].mean())
+            worth = np.where(table.opened, 1.0, value[table.after, np.arange(len(ACTIONS))])
+            value = np.einsum("pla,pa->pl", chances, worth)
+        return float(value[table.start, NOTHING].mean())
+
+    @cached_property
+    def table(self) -> Table:
+        """Every place of every task."""
+        shape = (len(self.tasks), self.cells, 2)
+        row, agent, held = (x.reshape(-1, 1) for x in np.indices(shape))
+        key, door = self.tasks[row, 1], self.tasks[row, 2]
+        action = np.arange(len(ACTIONS))
+        step = np.select([action == LEFT, action == RIGHT], [-1, 1], 0)
+        cell = np.clip(agent + step, 0, self.cells - 1)
+        hand = np.where((action == TAKE) & (agent == key), 1, held)
+        after = np.ravel_multi_index(np.broadcast_arrays(row, cell, hand), shape)
+        opened = (action == OPEN) & (held == 1) & (agent == door)
+        n = np.arange(len(self.tasks))
+        start = np.ravel_multi_index((n, self.tasks[:, 0], np.zeros_like(n)), shape)
+        return Table(start, self._states(agent, key, door, held), after, opened)
+
+    def _states(self, agent: Indices, key: Indices, door: Indices, held: Indices) -> Indices:
+        key = np.where(held == 1, UNSEEN, self._sight(key, agent))
+        place = np.select([agent == 0, agent == self.cells - 1], [0, 1], 2)
+        state = held
+        for part, size in zip((key, self._sight(door, agent), place), _SIZES[1:], strict=False):
+            state = state * size + part
+        return state * len(LASTS) + np.arange(len(LASTS))
 
     def _sight(self, cell: Indices, agent: Indices) -> Indices:
         side = np.where(cell < agent, SIGHTS.index("left"), SIGHTS.index("right"))
         side = np.where(np.abs(cell - agent) > self.view, UNSEEN, side)
-        return np.where(cell == agent, HERE, side)
-
-    @cached_property
-    def _every_task(self) -> Indices:
-        return self.tasks()
-
-    @cached_property
-    def _places(self) -> tuple[int, int, int]:
-        return len(self._every_task), self.cells, 2
-
-    @cached_property
-    def _starts(self) -> Indices:
-        """Where each task starts, among the flat places (task, cell, hand)."""
-        n = len(self._every_task)
-        where = (np.arange(n), self._every_task[:, 0], np.zeros(n, np.int64))
-        return np.ravel_multi_index(where, self._places)
-
-    @cached_property
-    def _situations(self) -> tuple[Indices, Indices, NDArray[np.bool_]]:
-        """Every place (task, cell, hand), flat: what is seen there and where actions lead.
-
-        Returns:
-            States ``(places, lasts)``; for each action the flat index of the next place and last
-            action, and whether the door opened, both ``(places, actions)``.
-        """
-        row, agent, held = (x.reshape(-1, 1) for x in np.indices(self._places))
-        task = self._every_task[row]
-        seen = self.state(agent, task, held, np.arange(len(LASTS)))
-        action = np.arange(len(ACTIONS))
-        cell, hand, opened = self.move(agent, task, held, action)
-        then = np.broadcast_arrays(row, cell, hand, action)
-        return seen, np.ravel_multi_index(then, (*self._places, len(LASTS))), opened
-
-
-def task_array(tasks: list[Task]) -> Indices:
-    """Stack tasks of the text environment: ``(n, 3)``."""
-    return np.array(tasks, dtype=np.int64).reshape(-1, 3)
+        return np.where(cell == agent, SIGHTS.index("here"), side)

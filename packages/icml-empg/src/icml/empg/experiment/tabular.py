@@ -26,7 +26,7 @@ __all__ = ["StepBatch", "Training", "step_batch", "train", "updates"]
 Floats = NDArray[np.float64]
 Indices = NDArray[np.int64]
 
-_shared = cache(lambda corridor: corridor)  # its table of situations is built once a process
+_shared = cache(lambda corridor: corridor)  # its table is built once a process
 
 
 @dataclass(frozen=True)
@@ -125,8 +125,9 @@ def updates(
     rng = np.random.default_rng(seed)
     corridor = _shared(setting.corridor)
     for _ in range(setting.iterations):
-        tasks = np.repeat(corridor.draw_tasks(setting.tasks, rng), setting.group_size, axis=0)
-        episodes = corridor.roll(policy.probabilities(), tasks, rng)
+        tasks = rng.integers(len(corridor.tasks), size=setting.tasks)
+        groups = np.repeat(tasks, setting.group_size)
+        episodes = corridor.roll(policy.probabilities(), groups, rng)
         batch = step_batch(episodes, policy.entropies(), setting.group_size)
         yield policy, batch
         advantages = step_advantages(arm, batch.advantages, batch.entropy, batch.next)
