@@ -50,7 +50,7 @@ def test_advantages_and_training_equal_those_of_trls_own_option(tiny_trainer, we
     trls = train(tiny_trainer(GRPOTrainer, GRPOConfig, reward_weights=weights, **TRL_OPTION))
     assert len(ours.seen) == 3
     for batch, advantages in ours.seen:
-        assert batch.rewards[:, 1].isnan().any()
+        assert batch.rewards[:, 1].isnan().float().mean() > 0.3
         # float32: TRL and we add up the same terms in another order
         assert_close(advantages, batch.advantages, rtol=0, atol=1e-5)
     assert ours.seen[-1][1].abs().max() > 0.5

@@ -330,7 +330,7 @@ def one_nan(batch: Batch) -> Tensor:
         (lambda batch: batch.rewards, r"\(16,\) or \(16, 3\), .*; got \(16, 2\)"),
         (lambda batch: batch.rewards.sum(), r"got \(\)"),
         (lambda batch: [0.0] * 16, "got list"),
-        (one_nan, r"NaN or infinity for 1 of 16 completions \(first: row 5, rewards \["),
+        (one_nan, r"NaN or infinity for 1 of 16 rows \(first: row 5, rewards \["),
     ],
 )
 def test_an_advantage_function_that_errs_is_told_what_it_must_return(advantage_fn, message):

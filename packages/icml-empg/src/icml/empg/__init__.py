@@ -16,6 +16,7 @@ __all__ = [
     "Effect",
     "EntropyStats",
     "Segments",
+    "UpdateReport",
     "__version__",
     "empg_modulate",
     "empg_token_advantages",
@@ -24,11 +25,12 @@ __all__ = [
     "score_norm_sq",
     "step_entropies",
     "steps_from_mask",
-    "steps_from_runs",
+    "steps_from_segments",
+    "update_report",
 ]
 
 if TYPE_CHECKING:
-    from icml.empg.diagnostics import score_norm_sq
+    from icml.empg.diagnostics import UpdateReport, score_norm_sq, update_report
     from icml.empg.effect import ClarityBonusWarning, Effect
     from icml.empg.entropy import EntropyStats, entropy_stats
     from icml.empg.modulation import EMPGResult, empg_modulate, empg_token_advantages
@@ -38,14 +40,14 @@ if TYPE_CHECKING:
         scatter_to_tokens,
         step_entropies,
         steps_from_mask,
-        steps_from_runs,
+        steps_from_segments,
     )
     from icml.empg.trainer import EMPGConfig, EMPGMixin, EMPGTrainer
 else:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "diagnostics": ["score_norm_sq"],
+            "diagnostics": ["UpdateReport", "score_norm_sq", "update_report"],
             "effect": ["ClarityBonusWarning", "Effect"],
             "entropy": ["EntropyStats", "entropy_stats"],
             "modulation": ["EMPGResult", "empg_modulate", "empg_token_advantages"],
@@ -55,7 +57,7 @@ else:
                 "scatter_to_tokens",
                 "step_entropies",
                 "steps_from_mask",
-                "steps_from_runs",
+                "steps_from_segments",
             ],
             "trainer": ["EMPGConfig", "EMPGMixin", "EMPGTrainer"],
         },

@@ -56,3 +56,41 @@ def _turns(next_step: Tensor, here: Tensor) -> Tensor:
         # After k jumps a turn is at most 2^k; in a circle it grows without end.
         _refuse(turn >= len(here), next_step, "episodes must end, not run in a circle")
     return turn
+
+
+def next_steps(episode: Tensor, turn: Tensor) -> Tensor:
+    """Find each step's next one in a batch with a row a step, in any order.
+
+    Args:
+        episode: ``(N,)`` integers: steps of an episode share a number.
+        turn: ``(N,)`` integers that increase with time within an episode.
+
+    Returns:
+        ``(N,)`` int64: row of the episode's following step, -1 at its end.
+
+    Raises:
+        ValueError: If the shapes are not ``(N,)`` both, or an episode has two steps of one turn.
+
+    Example:
+        >>> next_steps(torch.tensor([7, 4, 7, 7]), torch.tensor([2, 0, 0, 1])).tolist()
+        [-1, -1, 3, 0]
+    """
+    if episode.ndim != 1 or episode.shape != turn.shape:
+        raise ValueError(
+            "episode and turn must be 1-D and of one length, "
+            f"got shapes {tuple(episode.shape)} and {tuple(turn.shape)}"
+        )
+    order = turn.argsort(stable=True)
+    order = order[episode[order].argsort(stable=True)]
+    before, after = order[:-1], order[1:]
+    follows = episode[before] == episode[after]
+    twice = follows & (turn[before] == turn[after])
+    if bool(twice.any()):
+        first = int(twice.nonzero()[0])
+        raise ValueError(
+            f"rows {int(before[first])} and {int(after[first])} are both turn "
+            f"{int(turn[before[first]])} of one episode"
+        )
+    following = torch.full_like(order, -1)
+    following[before[follows]] = after[follows]
+    return following

@@ -121,4 +121,6 @@ def _sums(terms: Terms) -> Tensor:
 
 
 def _variance(mean: float, mean_of_squares: float) -> float:
-    return max(mean_of_squares - mean**2, 0.0)
+    """Return the variance, 0 where the difference is no more than rounding in float32."""
+    variance = mean_of_squares - mean**2
+    return variance if variance > 1e-6 * mean_of_squares else 0.0

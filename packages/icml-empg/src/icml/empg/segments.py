@@ -6,7 +6,6 @@ loops over tokens in Python.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -79,40 +78,42 @@ def steps_from_mask(mask: Tensor) -> Segments:
     return _chained(edges[::2, 0], edges[::2, 1], edges[1::2, 1])
 
 
-def steps_from_runs(
-    runs: Sequence[Sequence[tuple[int, int]]], *, device: torch.device | str = "cpu"
-) -> Segments:
+def steps_from_segments(segments: Tensor) -> Segments:
     """Take steps that are known, e.g. turns that follow each other without an observation.
 
     Args:
-        runs: For each row its half-open runs ``(start, end)`` in the order of time. A run without
-            tokens is skipped.
-        device: Where the result lives.
+        segments: ``(N, 3)`` integers: row, first column and column after the last one of each
+            step, row by row and in the order of time, as ``icml.core.rl.rollout.SequenceBatch``
+            has them. A step without tokens is skipped.
 
     Returns:
-        The steps, row by row.
+        The steps that have tokens.
 
     Raises:
-        ValueError: If a run starts before column 0 or before the end of the one before it.
+        TypeError: If ``segments`` does not hold integers.
+        ValueError: If its shape is wrong, or steps are out of order or overlap.
 
     Example:
-        >>> steps_from_runs([[(0, 2), (2, 2), (2, 4)], []]).next.tolist()
+        >>> steps_from_segments(torch.tensor([[0, 0, 2], [0, 2, 2], [0, 2, 4]])).next.tolist()
         [1, -1]
     """
-    kept: list[tuple[int, int, int]] = []
-    for row, pieces in enumerate(runs):
-        free = 0
-        for start, end in pieces:
-            if start < free or end < start:
-                raise ValueError(
-                    f"the runs of row {row} must be (start, end) with start <= end, in order and "
-                    f"apart, got ({start}, {end}) where column {free} is the first free one"
-                )
-            free = end
-            if end > start:
-                kept.append((row, start, end))
-    found = torch.tensor(kept, dtype=torch.int64, device=device).reshape(-1, 3)
-    return _chained(*found.unbind(dim=1))
+    if segments.is_floating_point() or segments.dtype == torch.bool:
+        raise TypeError(f"segments must hold integers, got {segments.dtype}")
+    if segments.ndim != 2 or segments.shape[1] != 3:
+        raise ValueError(
+            f"segments must be (steps, 3): row, start, end; got shape {tuple(segments.shape)}"
+        )
+    row, start, end = segments.long().unbind(dim=1)
+    wrong = (row < 0) | (start < 0) | (end < start)
+    wrong[1:] |= (row[1:] < row[:-1]) | ((row[1:] == row[:-1]) & (start[1:] < end[:-1]))
+    if bool(wrong.any()):
+        step = int(wrong.nonzero()[0])
+        raise ValueError(
+            f"segments must be row by row, in order and apart, got {segments[step].tolist()} "
+            f"(row, start, end) for step {step}"
+        )
+    kept = end > start
+    return _chained(row[kept], start[kept], end[kept])
 
 
 def step_entropies(entropies: Tensor, segments: Segments) -> Tensor:

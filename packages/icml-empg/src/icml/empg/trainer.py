@@ -145,7 +145,7 @@ class EMPGMixin(AdvantageMixin):
                 f"base_advantage must be 'grpo' or a function of rewards, groups and weights, "
                 f"got {base_advantage!r}"
             )
-        self._base = None if base_advantage == "grpo" else cast(BaseAdvantage, base_advantage)
+        self._base = None if base_advantage == "grpo" else base_advantage
         self._empg = args.empg_params()
         super().__init__(model, reward_funcs, args, *rest, **options)
 

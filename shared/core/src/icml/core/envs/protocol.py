@@ -1,8 +1,8 @@
 """The protocol of text environments: every agent method of ours acts through it.
 
-An environment may offer more than the protocol asks for: ``expert_actions() -> list[str]``, what a
-good player would do from here on; it is then listed in the adapter's own documentation.
-`icml.core.testing.check_text_env` tries the rules on any implementation.
+An environment may also offer ``expert_actions() -> list[str]``: what a good player would do from
+here to the episode's end. `icml.core.testing.text_env.check_text_env` tries all these rules on any
+environment.
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ class TextEnv(Protocol):
     def step(self, action: str) -> StepResult:
         """Act.
 
-        An action that is not understood or not admissible is no exception: it is answered in text
-        with reward 0 and ``info["invalid_action"]``, and counts as a step.
+        An action that is not understood or not admissible, the empty one always, is no exception:
+        it is answered in text with reward 0 and ``info["invalid_action"]``, and counts as a step.
 
         Raises:
             EnvStateError: Before ``reset``, after the episode's end, and after ``close``.

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, fields, replace
+from typing import Any, Protocol, Self
 
 import torch
 from torch import Tensor, nn
 
 from icml.core.errors import UserError
+from icml.core.rl.masked import masked_mean
 from icml.core.rl.sampling import sample
 
 __all__ = ["AdvantageFn", "Batch", "Reward", "Rows", "SamplePrompts", "Task", "draw"]
@@ -41,6 +42,23 @@ class Rows:
     entropy: Tensor
     """``(n, tokens)`` entropy, in nats, of the distribution each token was drawn from."""
 
+    def to(self, device: torch.device) -> Self:
+        """Return the same rows with their tensors on a device."""
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        moved = {k: v.to(device) for k, v in values.items() if isinstance(v, Tensor)}
+        return replace(self, **moved)
+
+    def metrics(self) -> dict[str, float]:
+        """Return what a training loop logs about these rows."""
+        return {
+            "train/entropy": masked_mean(self.entropy, self.mask).item(),
+            "train/completion_tokens": self.mask.sum(1).float().mean().item(),
+        }
+
+    def describe(self, row: int) -> str:
+        """Say which row this is, for an error message."""
+        return f"row {row}"
+
 
 @dataclass(frozen=True, eq=False)
 class Batch(Rows):
@@ -52,6 +70,15 @@ class Batch(Rows):
     """``(n,)`` int64: rows with equal numbers answer the same drawn prompt."""
     tasks: tuple[Any, ...]
     """The task of each row, as ``sample_prompts`` gave it."""
+
+    def metrics(self) -> dict[str, float]:
+        """Return what a training loop logs about these rows."""
+        means = {f"train/reward/{k}": float(r) for k, r in enumerate(self.rewards.nanmean(0))}
+        return means | super().metrics()
+
+    def describe(self, row: int) -> str:
+        """Say which row this is, for an error message."""
+        return f"row {row}, rewards {self.rewards[row].tolist()}"
 
 
 SamplePrompts = Callable[[torch.Generator, int], Sequence[Any]]

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
-from icml.core.rl.episodes import StepBatch
-from icml.core.rl.loop import LoopConfig, TrainResult
-from icml.core.rl.rollout import EnvFactory, EnvTask, Parse, Render
+from icml.core.rl.episodes import StepBatch, to_step_batch
+from icml.core.rl.loop import LoopConfig, TrainResult, iterate
+from icml.core.rl.rollout import EnvFactory, EnvTask, ModelSampler, Parse, Render, collect
 
 __all__ = ["train_episodes"]
 
@@ -38,8 +39,9 @@ def train_episodes(
 ) -> TrainResult:
     """Train ``model`` in place by policy gradient on the turns of its own episodes.
 
-    The config's prompts are tasks here, its completions responses. What `loop.train` says of
-    ``model``, ``log``, ``evaluate`` and ``checkpoint`` holds.
+    Each turn is a row, with its own prompt. The config's prompts are tasks here, its completions
+    responses. What `loop.train` says of ``log``, ``evaluate`` and ``checkpoint`` holds, and it
+    raises the same.
 
     Args:
         model: Causal model; ``model(ids).logits`` is ``(batch, tokens, vocabulary)``.
@@ -55,5 +57,39 @@ def train_episodes(
         log: Called once an iteration and after the last one.
         evaluate: Model to metrics.
         checkpoint: Folder for the loop's state.
+
+    Returns:
+        The rows that were logged.
+
+    Raises:
+        RolloutError: If more than a fifth of an iteration's environments raise.
     """
-    raise NotImplementedError
+    sampler = ModelSampler(model, decode, config.eos_id, config.temperature)
+    device = next(model.parameters()).device
+
+    def draw_batch(generator: torch.Generator) -> StepBatch:
+        tasks = sample_tasks(generator, config.prompts_per_iteration)
+        trajectories = collect(
+            sampler,
+            env_factory,
+            tasks,
+            group_size=config.group_size,
+            max_turns=max_turns,
+            max_new_tokens=config.max_new_tokens,
+            render=render,
+            parse=parse,
+            seed=int(torch.randint(2**62, (), generator=generator)),
+        )
+        return to_step_batch(trajectories).to(device)
+
+    return iterate(
+        model,
+        draw_batch,
+        advantage_fn,
+        config,
+        identity={**asdict(config), "seed": seed, "max_turns": max_turns},
+        seed=seed,
+        log=log,
+        evaluate=evaluate,
+        checkpoint=checkpoint,
+    )

@@ -99,6 +99,21 @@ class StepBatch(Rows):
     trajectories: tuple[Trajectory, ...]
     """The M episodes themselves."""
 
+    def metrics(self) -> dict[str, float]:
+        """Return what a training loop logs about these rows."""
+        episodes = len(self.trajectories)
+        return super().metrics() | {
+            "train/return": self.returns.mean().item(),
+            "train/success": sum(t.success for t in self.trajectories) / episodes,
+            "train/turns": len(self.traj) / episodes,
+            "train/errors": float(sum(t.error is not None for t in self.trajectories)),
+        }
+
+    def describe(self, row: int) -> str:
+        """Say which row this is, for an error message."""
+        episode, turn = int(self.traj[row]), int(self.turn[row])
+        return f"row {row}, turn {turn} of episode {episode}, return {self.returns[episode]}"
+
 
 @dataclass(frozen=True, eq=False)
 class SequenceBatch(Rows):

@@ -1,4 +1,6 @@
-"""A small loop for RL on a language model, single-turn: sample, reward, advantage, update.
+"""A small loop for RL on a language model: sample, reward, advantage, update.
+
+`train` is single-turn; `icml.core.rl.episode_loop` shares all but the sampling with it.
 
 A method is its ``advantage_fn``: any function of a `Batch`, one number a row or one a token.
 Everything random comes from one seeded generator, so equal seeds give equal runs on one machine,
@@ -15,19 +17,21 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from icml.core.errors import UserError
-from icml.core.rl.batch import AdvantageFn, Batch, Reward, SamplePrompts, draw
+from icml.core.rl.batch import AdvantageFn, Batch, Reward, Rows, SamplePrompts, draw
 from icml.core.rl.checkpoint import Checkpoint, held_interrupts
-from icml.core.rl.functional import masked_mean, policy_loss
+from icml.core.rl.functional import policy_loss
 from icml.core.rl.losses import Kind
 from icml.core.rl.sampling import score
 
-__all__ = ["Batch", "LoopConfig", "TrainResult", "train"]
+__all__ = ["Batch", "LoopConfig", "TrainResult", "iterate", "train"]
+
+RowsT = TypeVar("RowsT", bound=Rows)
 
 
 @dataclass(frozen=True)
@@ -132,13 +136,64 @@ def train(
             gradient isn't finite, or the checkpoint belongs to another run.
         KeyboardInterrupt: After Ctrl-C, once the state is saved.
     """
+
+    def draw_batch(generator: torch.Generator) -> Batch:
+        return draw(
+            model,
+            sample_prompts(generator, config.prompts_per_iteration),
+            reward,
+            generator=generator,
+            group_size=config.group_size,
+            max_new_tokens=config.max_new_tokens,
+            temperature=config.temperature,
+            eos_id=config.eos_id,
+        )
+
+    identity = {**asdict(config), "seed": seed}
+    return iterate(
+        model,
+        draw_batch,
+        advantage_fn,
+        config,
+        identity=identity,
+        seed=seed,
+        log=log,
+        evaluate=evaluate,
+        checkpoint=checkpoint,
+    )
+
+
+def iterate(
+    model: nn.Module,
+    draw_batch: Callable[[torch.Generator], RowsT],
+    advantage_fn: Callable[[RowsT], Tensor],
+    config: LoopConfig,
+    *,
+    identity: Mapping[str, Any],
+    seed: int,
+    log: Callable[..., None] | None,
+    evaluate: Callable[[nn.Module], Mapping[str, float]] | None,
+    checkpoint: Path | None,
+) -> TrainResult:
+    """Do what every loop of ours does with its batches; see `train` for the arguments.
+
+    Args:
+        model: Causal model.
+        draw_batch: Generator to one iteration's rows; all its randomness comes from it.
+        advantage_fn: Those rows to ``(n,)`` or ``(n, tokens)``.
+        config: Sizes and step sizes.
+        identity: What a checkpoint must agree with to be continued (JSON values).
+        seed: Seed of the generator.
+        log: Called with every row of metrics.
+        evaluate: Model to metrics.
+        checkpoint: Folder for the loop's state.
+    """
     model.eval()  # with dropout, the policy that is trained would not be the one that sampled
     optimizers = {"adamw": torch.optim.AdamW, "sgd": torch.optim.SGD}
     optimizer = optimizers[config.optimizer](
         model.parameters(), lr=config.learning_rate, weight_decay=0.0
     )
     generator = torch.Generator().manual_seed(seed)
-    identity = {**asdict(config), "seed": seed}
     store = (
         None
         if checkpoint is None
@@ -155,17 +210,7 @@ def train(
     with held_interrupts() as interrupted:
         for step in range(start, config.iterations):
             evaluated = evaluate(model) if evaluate and step % config.eval_every == 0 else {}
-            tasks = sample_prompts(generator, config.prompts_per_iteration)
-            batch = draw(
-                model,
-                tasks,
-                reward,
-                generator=generator,
-                group_size=config.group_size,
-                max_new_tokens=config.max_new_tokens,
-                temperature=config.temperature,
-                eos_id=config.eos_id,
-            )
+            batch = draw_batch(generator)
             trained = _update(model, optimizer, batch, _advantages(advantage_fn, batch), config)
             rows.append({"step": step, **evaluated, **trained})
             emit(rows[-1])
@@ -180,7 +225,7 @@ def train(
     return TrainResult(rows)
 
 
-def _advantages(advantage_fn: AdvantageFn, batch: Batch) -> Tensor:
+def _advantages(advantage_fn: Callable[[RowsT], Tensor], batch: RowsT) -> Tensor:
     """Call the user's function and check what it returns."""
     with torch.no_grad():
         advantages = advantage_fn(batch)
@@ -189,15 +234,15 @@ def _advantages(advantage_fn: AdvantageFn, batch: Batch) -> Tensor:
     if shape not in ((rows,), (rows, tokens)):
         raise UserError(
             f"advantage_fn must return a tensor of shape ({rows},) or ({rows}, {tokens}), "
-            f"one number a completion or one a token; got {shape}"
+            f"one number a row or one a token; got {shape}"
         )
     used = advantages if advantages.dim() == 1 else advantages.where(batch.mask, 0.0)
     bad = ~used.isfinite().view(rows, -1).all(1)
     if bad.any():
         first = int(bad.nonzero()[0])
         raise UserError(
-            f"advantage_fn returned NaN or infinity for {int(bad.sum())} of {rows} completions "
-            f"(first: row {first}, rewards {batch.rewards[first].tolist()})"
+            f"advantage_fn returned NaN or infinity for {int(bad.sum())} of {rows} rows "
+            f"(first: {batch.describe(first)})"
         )
     return used.to(batch.old_logp.dtype)
 
@@ -205,7 +250,7 @@ def _advantages(advantage_fn: AdvantageFn, batch: Batch) -> Tensor:
 def _update(
     model: nn.Module,
     optimizer: torch.optim.Optimizer,
-    batch: Batch,
+    batch: Rows,
     advantages: Tensor,
     config: LoopConfig,
 ) -> dict[str, float]:
@@ -236,12 +281,9 @@ def _update(
                 "or look at the rewards and advantages"
             )
         optimizer.step()
-    means = {f"train/reward/{k}": float(r) for k, r in enumerate(batch.rewards.nanmean(0))}
-    return means | {
+    return batch.metrics() | {
         "train/loss": result.loss.item(),
         "train/grad_norm": norm,
-        "train/entropy": masked_mean(batch.entropy, batch.mask).item(),
-        "train/completion_tokens": batch.mask.sum(1).float().mean().item(),
         "train/clip_fraction": float(result.clip_low + result.clip_high),
         "train/approx_kl": float(result.approx_kl),
     }

@@ -7,8 +7,13 @@ dropped. What an episode draws depends on the seed and on its own index alone.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
 
 from icml.core.envs.protocol import Observation, TextEnv
 from icml.core.rl.episodes import (
@@ -37,6 +42,10 @@ __all__ = [
     "to_sequence_batch",
     "to_step_batch",
 ]
+
+
+MAX_ERRORS = 0.2
+"""Largest fraction of environments that may raise."""
 
 
 class RolloutError(RuntimeError):
@@ -118,4 +127,129 @@ def collect(
         ValueError: If there is no task, a number is below 1, or a sampler returns a response
             without tokens.
     """
-    raise NotImplementedError
+    if not tasks or min(group_size, max_turns, max_new_tokens) < 1:
+        raise ValueError(
+            "there must be a task, and group_size, max_turns and max_new_tokens must be at least "
+            f"1, got {len(tasks)} tasks, {group_size=}, {max_turns=}, {max_new_tokens=}"
+        )
+    groups = [(number, task) for number, task in enumerate(tasks) for _ in range(group_size)]
+    episodes = [_Episode(*group, _generator(seed, index)) for index, group in enumerate(groups)]
+    try:
+        for episode in episodes:
+            episode.begin(env_factory)
+        _check_errors(episodes)
+        for _ in range(max_turns):
+            live = [episode for episode in episodes if episode.live]
+            if not live:
+                break
+            prompts = [render(episode.history) for episode in live]
+            generators = [episode.generator for episode in live]
+            samples = sampler.sample(prompts, max_new_tokens=max_new_tokens, generators=generators)
+            for episode, prompt, sample in zip(live, prompts, samples, strict=True):
+                episode.act(prompt, sample, parse)
+            _check_errors(episodes)
+    finally:
+        for episode in episodes:
+            episode.close()
+    return [episode.trajectory() for episode in episodes]
+
+
+def _generator(seed: int, index: int) -> torch.Generator:
+    """Return the random numbers of one episode, independent of every other one's."""
+    mixed = np.random.SeedSequence((seed, index)).generate_state(1, np.uint64)
+    return torch.Generator().manual_seed(int(mixed[0]))
+
+
+@dataclass
+class _Episode:
+    """An episode while it is played."""
+
+    number: int
+    task: EnvTask
+    generator: torch.Generator
+    env: TextEnv | None = None
+    history: History = field(default_factory=lambda: History([]))
+    steps: list[Step] = field(default_factory=list)
+    done: bool = False
+    error: Exception | None = None
+
+    @property
+    def live(self) -> bool:
+        return not self.done and self.error is None
+
+    def begin(self, env_factory: EnvFactory) -> None:
+        try:
+            self.env = env_factory(self.task)
+            self.history.observations.append(self.env.reset(self.task.seed))
+        except Exception as error:
+            self._fail(error)
+
+    def act(self, prompt: list[int], sample: Sample, parse: Parse) -> None:
+        if not sample.ids:
+            raise ValueError("a sampler must return at least one token a response, got none")
+        trouble = {}
+        try:
+            action = parse(sample.text)
+        except ValueError as error:
+            action, trouble["parse_error"] = "", str(error)
+        reward, info = self._step(action)
+        self.history.responses.append(sample.ids)
+        self.history.actions.append(action)
+        self.steps.append(
+            Step(
+                prompt_ids=prompt,
+                response_ids=sample.ids,
+                logps=sample.logps,
+                entropies=sample.entropies,
+                action=action,
+                reward=reward,
+                info={**info, **trouble},
+            )
+        )
+        if not self.live:
+            self.close()
+
+    def _step(self, action: str) -> tuple[float, dict[str, Any]]:
+        assert self.env is not None
+        try:
+            observation, reward, self.done, info = self.env.step(action)
+            if not math.isfinite(reward):
+                raise ValueError(f"the environment's reward is {reward}")
+        except Exception as error:
+            self._fail(error)
+            return 0.0, {"error": repr(error)}
+        self.history.observations.append(observation)
+        return float(reward), info
+
+    def close(self) -> None:
+        env, self.env = self.env, None
+        try:
+            if env is not None:
+                env.close()
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self.error = self.error or error
+
+    def trajectory(self) -> Trajectory:
+        last = self.steps[-1].info if self.steps else {}
+        return Trajectory(
+            task_id=self.number,
+            group_id=self.number,
+            steps=self.steps,
+            total_reward=sum(step.reward for step in self.steps),
+            done=self.done,
+            truncated=self.live or bool(last.get("truncated")),
+            success=bool(last.get("success")),
+            error=None if self.error is None else repr(self.error),
+        )
+
+
+def _check_errors(episodes: Sequence[_Episode]) -> None:
+    failed = [episode for episode in episodes if episode.error is not None]
+    if len(failed) > MAX_ERRORS * len(episodes):
+        raise RolloutError(
+            f"{len(failed)} of {len(episodes)} environments raised, more than {MAX_ERRORS:.0%}; "
+            f"the first one, of {failed[0].task}: {failed[0].error!r}"
+        ) from failed[0].error

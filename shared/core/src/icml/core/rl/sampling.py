@@ -83,8 +83,11 @@ def sample(
     Raises:
         ValueError: If a prompt is empty, or a number is out of range.
     """
-    if max_new_tokens < 1:
-        raise ValueError(f"max_new_tokens must be positive, got {max_new_tokens}")
+    if max_new_tokens < 1 or temperature <= 0:
+        raise ValueError(
+            "max_new_tokens and temperature must be positive, "
+            f"got {max_new_tokens} and {temperature}"
+        )
     uniforms = torch.rand(len(prompts), max_new_tokens, generator=generator)
     return sample_with(model, prompts, uniforms, eos_id=eos_id, temperature=temperature)
 

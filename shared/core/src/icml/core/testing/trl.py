@@ -48,8 +48,8 @@ def even_ids(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[fl
 
 
 def first_id(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[float | None]:
-    """Reward: a tenth of the first token id; missing where that is divisible by three."""
-    return [None if ids[0] % 3 == 0 else ids[0] / 10 for ids in completion_ids]
+    """Reward: the first token id; missing where that is divisible by three."""
+    return [None if ids[0] % 3 == 0 else float(ids[0]) for ids in completion_ids]
 
 
 def last_id(completion_ids: Sequence[Sequence[int]], **columns: Any) -> list[float]:
@@ -81,14 +81,15 @@ def tiny_trainer(
     from datasets import Dataset
     from trl import GRPOConfig
 
-    settings = {
+    settings: dict[str, Any] = {
         **_SETTINGS, "per_device_train_batch_size": 8, "num_generations": 4,
         "max_completion_length": 6, "learning_rate": 1e-2, "logging_steps": 1, "max_steps": 3,
     }  # fmt: skip
+    build: Callable[..., Any] = config or GRPOConfig
     prompts = prompts or [f"{a} {b}" for a in WORDS for b in "ab"]
     return trainer(
         reward_funcs=list(rewards),
-        args=(config or GRPOConfig)(output_dir=str(folder), **{**settings, **options}),
+        args=build(output_dir=str(folder), **{**settings, **options}),
         train_dataset=Dataset.from_dict({"prompt": list(prompts)}),
         eval_dataset=Dataset.from_dict({"prompt": ["a c", "d e"]}),
         rollout_func=rollout_func,
@@ -127,14 +128,15 @@ def worker_trainer(
     from datasets import Dataset
     from trl import GRPOConfig
 
-    settings = {
+    settings: dict[str, Any] = {
         **_SETTINGS, "max_steps": 1, "max_completion_length": 8, "num_generations": WORKER_GROUP,
         "per_device_train_batch_size": WORKER_SAMPLES // world,
         "ddp_backend": "gloo" if world > 1 else None,
     }  # fmt: skip
+    build: Callable[..., Any] = config or GRPOConfig
     built = trainer(
         reward_funcs=list(rewards),
-        args=(config or GRPOConfig)(output_dir=str(folder), **{**settings, **options}),
+        args=build(output_dir=str(folder), **{**settings, **options}),
         train_dataset=Dataset.from_dict({"prompt": [f"{a} b" for a in WORDS]}),
         rollout_func=rollout_func or indexed_rollout,
         **_tiny_model(),
