@@ -45,4 +45,27 @@ def explain(options: ExplainOptions) -> None:
         print(line)
 
 
-app: Mapping[str, Callable[[Any], int | None]] = {"reproduce": reproduce, "explain": explain}
+@dataclass(frozen=True)
+class TrainOptions:
+    """What to train."""
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE", help_behavior_hint="(required)")]
+    """A YAML file, or one of ours: babyai_smollm2 runs on a CPU in minutes."""
+    out: Annotated[
+        Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/empg/train/RECIPE)")
+    ] = None
+    """Folder of the run; the same command again continues from its last checkpoint."""
+
+
+def train(options: TrainOptions) -> int:
+    """Train an agent with TRL's GRPOTrainer and EMPG's advantages, by a recipe."""
+    from icml.empg.train.launch import train as run
+
+    return run(options.recipe, out=options.out)
+
+
+app: Mapping[str, Callable[[Any], int | None]] = {
+    "reproduce": reproduce,
+    "explain": explain,
+    "train": train,
+}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import NamedTuple
 
 import torch
@@ -76,23 +75,23 @@ def measure(terms: Terms, reduce: Reduce | None) -> tuple[Effect, float]:
     return effect, m / n
 
 
-def warn_of_bonus(effect: Effect) -> None:
-    """Warn, in words without numbers, so that Python shows it once and not in every batch."""
+def complaint_of_bonus(effect: Effect) -> str | None:
+    """Say what is wrong with the bonus, in words without numbers; None if nothing is.
+
+    Equal words let Python show the warning once and not in every batch.
+    """
     if effect.bonus_share > LARGE_SHARE:
-        warnings.warn(
+        return (
             "the clarity bonus makes up more than a fifth of the advantages (effect.bonus_share): "
             "on long episodes it teaches to walk on instead of finishing; lower zeta, or set "
-            "skip_zero_groups=True where many groups have equal rewards",
-            ClarityBonusWarning,
-            stacklevel=3,
+            "skip_zero_groups=True where many groups have equal rewards"
         )
-    elif effect.bonus_std > 0.5 * effect.scaled_std:
-        warnings.warn(
+    if effect.bonus_std > 0.5 * effect.scaled_std:
+        return (
             "the clarity bonus varies more than half as much as the weighted advantages "
-            "(effect.bonus_std, effect.scaled_std): lower zeta",
-            ClarityBonusWarning,
-            stacklevel=3,
+            "(effect.bonus_std, effect.scaled_std): lower zeta"
         )
+    return None
 
 
 def _sums(terms: Terms) -> Tensor:

@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import torch
 from pydantic import BaseModel, ConfigDict, Field, FiniteFloat, ValidationError, model_validator
@@ -29,6 +29,7 @@ from icml.empg.diagnostics import UpdateReport, update_report
 from icml.empg.effect import ClarityBonusWarning
 from icml.empg.modulation import EMPGResult, empg_modulate
 from icml.empg.params import EMPGParams
+from icml.empg.train.recipe import complaint
 
 Nats = Annotated[FiniteFloat, Field(ge=0)]
 
@@ -178,7 +179,7 @@ def read_episodes(log: Path) -> Iterator[LoggedEpisode]:
             # JSON's strict mode of pydantic also refuses NaN, which Python's parser takes.
             yield LoggedEpisode.model_validate_json(line)
         except ValidationError as error:
-            reasons = "; ".join(map(_complaint, error.errors()[:3]))
+            reasons = "; ".join(map(complaint, error.errors()[:3]))
             raise UserError(f"{log} line {number}: {reasons}") from error
 
 
@@ -193,12 +194,3 @@ def _advantages(episodes: tuple[LoggedEpisode, ...]) -> Tensor:
     of_rewards = group_advantage(rewards, groups)  # 0 where there is no reward
     own = torch.tensor([0.0 if a is None else a for a in given], dtype=torch.float64)
     return torch.where(torch.tensor([a is None for a in given]), of_rewards, own)
-
-
-def _complaint(error: Any) -> str:
-    """Say in a few words what pydantic found."""
-    place = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        return f"unknown key {place}"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{place}: {message[0].lower()}{message[1:]}" if place else message

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from icml.core.rl.masked import as_bool_mask, at_least_float32
 from icml.empg.chain import check_next
-from icml.empg.effect import Effect, Terms, measure, warn_of_bonus
+from icml.empg.effect import ClarityBonusWarning, Effect, Terms, complaint_of_bonus, measure
 from icml.empg.entropy import EntropyStats, Reduce, check_step_entropy, entropy_stats
 from icml.empg.params import EMPGParams
 from icml.empg.segments import (
@@ -120,7 +120,9 @@ def empg_modulate(
     scaled = advantages * g
     terms = Terms(scaled, bonus, params.zeta * f, h_norm, next_step < 0, kept)
     effect, mean = measure(terms, reduce)
-    warn_of_bonus(effect)
+    complaint = complaint_of_bonus(effect)
+    if complaint:
+        warnings.warn(complaint, ClarityBonusWarning, stacklevel=2)
     shift = mean if params.center else 0.0
     final = torch.where(kept, scaled + bonus - shift, 0.0)
     return EMPGResult(final, g, f, h_norm, bonus, shift, stats, effect)

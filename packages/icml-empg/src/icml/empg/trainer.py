@@ -16,6 +16,7 @@ from torch import Tensor
 from trl import GRPOConfig, GRPOTrainer
 
 from icml.core.rl.trl import AdvantageMixin, TRLBatch
+from icml.empg.effect import ClarityBonusWarning, complaint_of_bonus
 from icml.empg.modulation import EMPGResult, empg_modulate
 from icml.empg.params import BonusBaseline, EMPGParams, LastStepBonus
 from icml.empg.segments import scatter_to_tokens, step_entropies, steps_from_mask
@@ -147,19 +148,24 @@ class EMPGMixin(AdvantageMixin):
             )
         self._base = None if base_advantage == "grpo" else base_advantage
         self._empg = args.empg_params()
+        self._warned = False
         super().__init__(model, reward_funcs, args, *rest, **options)
 
     def compute_advantages(self, batch: TRLBatch) -> Tensor:
         """Return EMPG's advantages ``(B, T)`` of this process."""
         mask, entropies = batch.mask, cast(Tensor, batch.entropies)
         steps = steps_from_mask(mask)
-        result = empg_modulate(
+        parts = (
             self._base_advantages(batch)[steps.row],
             step_entropies(entropies, steps),
             steps.next,
             self._empg,
-            reduce=self._reduce,
         )
+        with warnings.catch_warnings():
+            if self._warned or not self.accelerator.is_main_process:
+                warnings.simplefilter("ignore", ClarityBonusWarning)
+            result = empg_modulate(*parts, reduce=self._reduce)
+        self._warned = self._warned or complaint_of_bonus(result.effect) is not None
         self._log_result(result)
         return scatter_to_tokens(result.advantages, steps, (mask.shape[0], mask.shape[1]), mask)
 
