@@ -95,8 +95,8 @@ def study(name: str, out: Path) -> dict[str, Any]:
     config = Config(
         setting,
         rates,
-        tuple(range(3000, 3005 if table else 3002)),
-        tuple(range(4000, 4020 if table else 4006)),
+        tuple(range(3000, 3003 if table else 3002)),
+        tuple(range(4000, 4012 if table else 4006)),
     )
     with Run.open("empg", config, size="settings", out=out / name.replace(" ", "-")) as run:
         folder = run.dir.absolute() / "checkpoints"
