@@ -11,7 +11,7 @@ from icml.empg.effect import ClarityBonusWarning
 from icml.empg.modulation import EMPGResult, empg_modulate
 from icml.empg.params import EMPGParams
 
-__all__ = ["ARMS", "NAMES", "modulate", "step_advantages"]
+__all__ = ["ARMS", "modulate", "step_advantages"]
 
 ARMS: Mapping[str, EMPGParams | None] = {
     "grpo": None,
@@ -20,9 +20,6 @@ ARMS: Mapping[str, EMPGParams | None] = {
     "bonus": EMPGParams(k=0.0),
 }
 """The paper's numbers, both halves of the method, and one at a time; None is plain GRPO."""
-
-NAMES = {"grpo": "GRPO", "empg": "EMPG", "scaling": "scaling only", "bonus": "bonus only"}
-"""What tables and figures call them."""
 
 
 def modulate(

@@ -54,8 +54,8 @@ def noisy_search(noise: float | Callable[[str], float]) -> Floats:
     """Return the logits of a policy that searches from wall to wall, but often acts at random.
 
     Args:
-        noise: Chance, above 0, of an action drawn evenly from all; or a function that gives it for where
-            what is looked for is (one of `SIGHTS`).
+        noise: Chance, above 0, of an action drawn evenly from all; or a function that gives it for
+            where what is looked for is (one of `SIGHTS`).
 
     Returns:
         ``(STATES, actions)``.

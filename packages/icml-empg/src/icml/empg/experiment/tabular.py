@@ -7,7 +7,7 @@ so the ratios of a clipped loss would all be 1.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Literal, NamedTuple
 
@@ -33,7 +33,7 @@ _shared = cache(lambda corridor: corridor)  # its table is built once a process
 class Training:
     """A setting: the task, the start and the optimizer, for all arms alike."""
 
-    corridor: Corridor = Corridor()
+    corridor: Corridor = field(default_factory=Corridor)
     """The environment."""
     noise: float = 0.55
     """Chance that the starting policy acts at random, above 0."""
