@@ -21,7 +21,7 @@ pytestmark = [
 ]
 RECIPE = """
 model: random:llama?layers=1&hidden=16&heads=2&vocab=300&ctx=2048
-environment: {babyai: GoToObjS4, tasks: 8, max_turns: 3, max_new_tokens: 4}
+environment: {babyai: GoToObjS4, tasks: 8, max_turns: 3}
 training:
   use_cpu: true
   bf16: false
@@ -29,6 +29,7 @@ training:
   max_steps: 4
   per_device_train_batch_size: 8
   num_generations: 4
+  max_completion_length: 4
   logging_steps: 1
   save_steps: 2
 """

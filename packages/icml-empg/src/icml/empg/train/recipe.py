@@ -36,8 +36,6 @@ class EnvironmentPart(_Part):
     """Seed of the first one."""
     max_turns: Count = 12
     """Longest episode, in turns."""
-    max_new_tokens: Count = 8
-    """Longest response of a turn, in tokens."""
     instructions: str = "Reach the goal. Answer with one action and nothing else."
     """What the agent is told before the first observation, task and actions."""
 
@@ -49,7 +47,7 @@ class Recipe(_Part):
     """A hub id, a folder, or what ``icml.core.models.load`` knows, as ``pkg:smollm2``."""
     environment: EnvironmentPart
     training: dict[str, Any] = {}
-    """Fields of ``EMPGConfig``."""
+    """Fields of ``EMPGConfig``; ``max_completion_length`` is the longest response of a turn."""
     version: Literal[1] = 1
     """Of this format."""
 
