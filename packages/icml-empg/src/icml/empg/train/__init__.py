@@ -1,0 +1,1 @@
+"""``icml empg train``: recipes, episodes in text environments, and the run itself."""
