@@ -16,7 +16,7 @@ from icml.me.alignment.vocabulary import SharedVocabulary, Vocabulary
 from icml.me.decode import Selection, Task, decode
 from icml.me.likelihood import continuation_log_probabilities, mixture_law
 from icml.me.members import load_members
-from icml.me.prompts import Padded, Prompts, encode
+from icml.me.prompts import Padded, Prompts, check_window, encode
 from icml.me.result import EnsembleStats, GenerateResult
 from icml.me.rows import Rows
 from icml.me.sampling import Method, Sampling, WarpPlace, check_equivalent
@@ -47,7 +47,7 @@ class Ensemble:
 
         Args:
             models: Sources as `icml.core.models.load.load` takes them (``?layers=24`` behind one
-                keeps its first 24 blocks), ``LoadedModel`` objects, or decoders of transformers.
+                leaves out its middle blocks, so that 24 stay), ``LoadedModel`` objects, or decoders of transformers.
             tokenizers: One for all or one a member; None takes those that come with the models.
             weights: One a member, >= 0, scaled to the sum 1; or a `Router` that gives them for each
                 token. None weighs all equally.
@@ -124,14 +124,14 @@ class Ensemble:
         stops = (stop,) if isinstance(stop, str) else tuple(stop)
         _check_stops(stops, self.members[0].tokenizer)
         padded = encode(prompts, self.members, by_text=self.level == "text")
-        if streamer is not None and len(padded[0].ids) > 1:
-            raise UserError(f"a streamer takes one prompt, got {len(padded[0].ids)}")
-        states = self._states(padded)
-        task = Task(
-            states=states,
-            vocabulary=self.vocabulary,
+        if streamer is not None:
+            if len(padded[0].ids) > 1:
+                raise UserError(f"a streamer takes one prompt, got {len(padded[0].ids)}")
+            streamer.put(padded[0].ids)
+        task = self._task(
+            padded,
             method=method,
-            weigh=self._weigher(method, member, states),
+            member=member,
             sampling=sampling,
             selection=selection,
             max_new_tokens=max_new_tokens,
@@ -139,6 +139,59 @@ class Ensemble:
             processors=self._processors(logits_processor),
         )
         return self._run(task, padded[0], stops, streamer)
+
+    def continue_ids(
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        *,
+        max_new_tokens: int,
+        processors: Any,
+        criteria: Callable[[Tensor], Tensor],
+        streamer: Any = None,
+    ) -> GenerateResult:
+        """Continue padded ids by ME with the processors and criteria of transformers' ``generate``.
+
+        The random numbers are torch's global ones, as in ``generate``.
+
+        Args:
+            ids: ``(batch, tokens)``, padded on the left.
+            mask: ``(batch, tokens)``, 0 for padding.
+            max_new_tokens: Tokens a row at most.
+            processors: A ``LogitsProcessorList``, which holds the warps too.
+            criteria: Says of ``(batch, tokens)`` which rows end.
+            streamer: A ``BaseStreamer``, which has been given the prompt.
+
+        Raises:
+            UserError: If the members have different tokenizers or a prompt is too long.
+        """
+        if self.level == "text":
+            raise UserError("generate of transformers hands over ids: it needs members with one "
+                            "vocabulary, use Ensemble.generate")  # fmt: skip
+        padded = Padded(ids, mask.bool())
+        for each in self.members:
+            check_window(int(padded.mask.sum(1).max()), each)
+        task = self._task(
+            [padded] * len(self.members),
+            method="me",
+            member=0,
+            sampling=Sampling(),
+            selection="shared",
+            max_new_tokens=max_new_tokens,
+            generator=None,
+            processors=processors,
+            criteria=criteria,
+        )
+        return self._run(task, padded, (), streamer)
+
+    def _task(
+        self, padded: Sequence[Padded], *, method: Method, member: int, **settings: Any
+    ) -> Task:
+        states = self._states(padded)
+        weigh = self._weigher(method, member, states)
+        return Task(
+            states=states, vocabulary=self.vocabulary, method=method, weigh=weigh, **settings
+        )
 
     def _run(
         self, task: Task, prompts: Padded, stops: Sequence[str], streamer: Any
@@ -166,8 +219,8 @@ class Ensemble:
 
     def _states(self, padded: Sequence[Padded]) -> list[MemberState]:
         return [
-            MemberState(member, each.ids, each.mask)
-            for member, each in zip(self.members, padded, strict=True)
+            MemberState(member, rows.ids, rows.mask)
+            for member, rows in zip(self.members, padded, strict=True)
         ]
 
     def _weigher(
@@ -240,10 +293,9 @@ class Ensemble:
             ``(vocabulary,)`` probabilities over the ensemble's vocabulary.
         """
         padded = encode(prompt, self.members, by_text=self.level == "text")
-        states = self._states(padded)
-        ids = states[0].ids[0]
+        ids = padded[0].ids[0]
         weights = self.weights if self.router is None else self._route(ids, "", 0)
-        return mixture_law(states, self.vocabulary, weights[None])[0]
+        return mixture_law(self._states(padded), self.vocabulary, weights[None])[0]
 
     def logprobs(self, prompt: str | Tensor, continuation: str | Tensor) -> Tensor:
         """Return the exact log-probability of each token of a text under the ensemble, in nats.
@@ -320,7 +372,6 @@ def _listener(
     """Return what tells a streamer the first member's new tokens."""
     if streamer is None:
         return None
-    streamer.put(prompts.ids)
     told = prompts.ids.shape[1]
 
     def listen(tokens: Tensor) -> None:

@@ -48,7 +48,7 @@ def encode(prompts: Prompts, members: Sequence[Member], *, by_text: bool) -> lis
         rows = rows if by_text else rows * len(members)
     padded = [pad_left(each, member.pad_id) for each, member in zip(rows, members, strict=True)]
     for each, member in zip(padded, members, strict=True):
-        _check_window(int(each.mask.sum(1).max()), member)
+        check_window(int(each.mask.sum(1).max()), member)
     return padded
 
 
@@ -108,7 +108,12 @@ def _encode_conversation(messages: Conversation, member: Member) -> list[int]:
     return list(member.tokenizer(text, add_special_tokens=False).input_ids)
 
 
-def _check_window(length: int, member: Member) -> None:
+def check_window(length: int, member: Member) -> None:
+    """Refuse a prompt that leaves a member no room to write.
+
+    Raises:
+        UserError: With both lengths.
+    """
     if length >= member.window:
         raise UserError(
             f"a prompt has {length} tokens, and {member.name} can read {member.window} with what "

@@ -67,8 +67,9 @@ class Rows:
     def ended(self, ends: Collection[int]) -> Tensor:
         """Return which rows' last token ends a text, or completes a stop string, ``(batch,)``."""
         ended = torch.isin(self._tokens[-1], torch.tensor(sorted(ends), dtype=torch.long))
-        for row in self.active.nonzero()[:, 0].tolist():
-            ended[row] |= self._stopped(row)
+        if self._stop:
+            for row in self.active.nonzero()[:, 0].tolist():
+                ended[row] |= self._stopped(row)
         return ended
 
     def _hear(self, row: int, fresh: str) -> None:
