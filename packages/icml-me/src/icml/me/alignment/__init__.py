@@ -1,0 +1,1 @@
+"""How members with equal, similar or different tokenizers write one text together."""
