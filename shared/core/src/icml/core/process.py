@@ -173,7 +173,7 @@ def _wrappers(foreign: bool) -> Iterator[_Wrapper]:
     suffix = ", nobody" if foreign and root else ""
     # The first process of a namespace is deaf to its own signals: a shell takes that place.
     first = ("sh", "-c", '"$@"; exit $?', "sh")
-    spaces = ("--fork", "--pid", "--net", "--kill-child")
+    spaces = ("--fork", "--pid", "--mount-proc", "--net", "--kill-child")
     for user in ((), ("--user", "--map-current-user")):
         inside = ("unshare", *user, *spaces, *drop, *first)
         yield _Wrapper((*die, *inside), f"namespaces{suffix}")
