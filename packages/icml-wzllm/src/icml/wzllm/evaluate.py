@@ -110,12 +110,8 @@ def compiled(expr: Expr) -> Compiled:
         case Call(function, arguments):
             parts, apply = [compiled(argument) for argument in arguments], _APPLY[function]
             return lambda values, meter: apply(meter, *[part(values, meter) for part in parts])
-        case Divide(left, right):
-            return _binary(left, right, _divide)
-        case FloorDivide(left, right):
-            return _binary(left, right, _floor_divide)
-        case Power(left, right):
-            return _binary(left, right, _power)
+        case Divide(left, right) | FloorDivide(left, right) | Power(left, right):
+            return _binary(left, right, _BINARY[type(expr)])
 
 
 def _binary(left: Expr, right: Expr, apply: Callable[[Meter, Number, Number], Number]) -> Compiled:
@@ -203,6 +199,13 @@ def _power(meter: Meter, base: Number, exponent: Number) -> Number:
         raise Undefined("0 to a negative power")
     _check_size(meter, _bits(base) * abs(power))
     return _whole(Fraction(base) ** power) if power < 0 else base**power
+
+
+_BINARY: Mapping[type, Callable[[Meter, Number, Number], Number]] = {
+    Divide: _divide,
+    FloorDivide: _floor_divide,
+    Power: _power,
+}
 
 
 def _factorial(meter: Meter, value: Number) -> Number:

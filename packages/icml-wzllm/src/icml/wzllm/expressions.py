@@ -235,10 +235,9 @@ def _strength_and_text(expr: Expr) -> tuple[int, str]:
             return _MULTIPLY, "*".join(
                 [_text(first, _MULTIPLY), *(_text(factor, _NEGATE) for factor in rest)]
             )
-        case Divide(left, right):
-            return _MULTIPLY, f"{_text(left, _MULTIPLY)}/{_text(right, _NEGATE)}"
-        case FloorDivide(left, right):
-            return _MULTIPLY, f"{_text(left, _MULTIPLY)}//{_text(right, _NEGATE)}"
+        case Divide(left, right) | FloorDivide(left, right):
+            sign = "/" if isinstance(expr, Divide) else "//"
+            return _MULTIPLY, f"{_text(left, _MULTIPLY)}{sign}{_text(right, _NEGATE)}"
         case Power(base, exponent):
             return _POWER, f"{_text(base, _ATOM)}^{_text(exponent, _NEGATE)}"
         case Call(function, arguments):
