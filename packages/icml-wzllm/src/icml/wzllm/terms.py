@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 
 from flint import fmpz
 
-from icml.wzllm.evaluate import evaluate
+from icml.wzllm.evaluate import Undefined, evaluate
 from icml.wzllm.expressions import (
     Add,
     Call,
@@ -173,6 +173,8 @@ def _short(expr: Expr) -> str:
 
 
 def _refuse_zero(divisor: Term, expr: Expr) -> None:
+    if divisor.num == 0 and not free_names(expr):
+        raise Undefined("division by zero")
     if divisor.num == 0:
         raise NotHypergeometric(f"division by {_short(expr)}, which is 0")
 
