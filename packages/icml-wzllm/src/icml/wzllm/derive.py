@@ -44,7 +44,7 @@ from icml.wzllm.terms import (
     vanishes,
 )
 
-__all__ = ["Claim", "Derived", "Rejected", "derive"]
+__all__ = ["Claim", "Derived", "Rejected", "derive", "without_powers_of_zero"]
 
 MAX_BASE_CASES = 60  # ours
 
@@ -225,7 +225,10 @@ class _Derivation:
     def _closed_side(self, expr: Expr) -> list[Term]:
         """Return ``sum_j a_j T(n+j)`` for a formula without sums."""
         claim, ring, own = self._claim, self._ring, self._domain()
-        expr = _without_powers_of_zero(own, expr)
+        expr, exponents = without_powers_of_zero(expr)
+        for exponent in exponents:
+            if not own.nonnegative(linear_form(ring, exponent).plus(-1)):
+                raise Undetermined("0 to a negative power")
         check_faithful(own, expr, None)
         terms = to_terms(ring, expr, frozenset((claim.n,)))
         for term in terms:
@@ -239,19 +242,25 @@ class _Derivation:
         ]
 
 
-def _without_powers_of_zero(domain: Domain, expr: Expr) -> Expr:
-    """Put 0 for ``0^e``, and except the n at which e is 0 and the power hence 1."""
+def without_powers_of_zero(expr: Expr) -> tuple[Expr, list[Expr]]:
+    """Put 0 for every ``0^e`` of a formula; return the exponents e, which must not be 0, as well.
+
+    Example:
+        >>> from icml.wzllm.parser import parse
+        >>> without_powers_of_zero(parse("0^n"))
+        (Integer(value=0), [Name(name='n')])
+    """
     match expr:
         case Power(Integer(0), exponent) if free_names(exponent):
-            if not domain.nonnegative(linear_form(domain.ring, exponent).plus(-1)):
-                raise Undetermined("0 to a negative power")
-            return Integer(0)
-        case Add(parts):
-            return Add(tuple(_without_powers_of_zero(domain, part) for part in parts))
-        case Multiply(parts):
-            return Multiply(tuple(_without_powers_of_zero(domain, part) for part in parts))
+            return Integer(0), [exponent]
+        case Add(parts) | Multiply(parts):
+            pairs = [without_powers_of_zero(part) for part in parts]
+            changed = type(expr)(tuple(part for part, _ in pairs))
+            return changed, [exponent for _, found in pairs for exponent in found]
         case Negate(operand):
-            return Negate(_without_powers_of_zero(domain, operand))
+            inner, exponents = without_powers_of_zero(operand)
+            return Negate(inner), exponents
         case Divide(numerator, denominator):
-            return Divide(_without_powers_of_zero(domain, numerator), denominator)
-    return expr
+            inner, exponents = without_powers_of_zero(numerator)
+            return Divide(inner, denominator), exponents
+    return expr, []

@@ -52,6 +52,14 @@ class Domain:
         pairs = zip(self.ring.names, form.slopes, strict=True)
         return any(slope and name not in self.whole for name, slope in pairs)
 
+    def is_proper(self, form: Linear, multiplicity: int) -> bool:
+        """Say whether ``form!^multiplicity`` is finite and ``(form+1)! = (form+1) form!`` holds.
+
+        So it is for a generic form; and for ``1 / form!``, which is 0 for a negative form, where
+        the sign of a whole form depends on the variables.
+        """
+        return self.is_generic(form) or (multiplicity < 0 and self._sign(form) is None)
+
     def nonnegative(self, form: Linear) -> bool:
         """Say whether ``form >= 0`` for all n but exceptions, or ``form < 0`` for all of them.
 

@@ -51,23 +51,27 @@ def check_shifts(domain: Domain, term: Term, k: str) -> None:
     Raises:
         Undetermined: If those n aren't known.
     """
-    check_regular(domain, term, k)
+    for form in term.factorials:
+        if not (domain.is_generic(form) or domain.ring.slope(form, k)):
+            _require_nonnegative(domain, form)
     domain.require_nonzero(term.num, k, "the summand")
     domain.require_nonzero(term.den, k, "the summand's denominator")
 
 
-def check_regular(domain: Domain, term: Term, k: str | None = None) -> None:
-    """Except every n at which a factorial that is free of k has a pole.
+def check_regular(domain: Domain, term: Term) -> None:
+    """Except every n at which a factorial of a closed term has a pole.
 
     Raises:
         Undetermined: If those n aren't known.
     """
-    ring = domain.ring
-    for form in term.factorials:
-        if domain.is_generic(form) or (k and ring.slope(form, k)):
-            continue
-        if not domain.nonnegative(form):
-            raise Undetermined(f"({ring.polynomial(form)})! has a negative argument")
+    for form, multiplicity in term.factorials.items():
+        if not domain.is_proper(form, multiplicity):
+            _require_nonnegative(domain, form)
+
+
+def _require_nonnegative(domain: Domain, form: Linear) -> None:
+    if not domain.nonnegative(form):
+        raise Undetermined(f"({domain.ring.polynomial(form)})! has a negative argument")
 
 
 class _Walk:
@@ -172,7 +176,7 @@ class _Walk:
             self._require(form, least, expr)
 
     def _at_least(self, form: Linear, least: int, expr: Expr) -> None:
-        """Require it unless the form is generic: where it fails then, the statement has no value."""
+        """Require it unless the form is generic; where it fails then, the statement is empty."""
         if not self._domain.is_generic(form):
             self._require(form, least, expr)
 

@@ -44,7 +44,7 @@ def limit(domain: Domain, term: Term, k: str, point: Linear) -> Term:
     result = Term(num, den)
     for form, multiplicity in factorials:
         value = ring.put_linear(form, k, point)
-        if domain.is_generic(value) or domain.nonnegative(value):
+        if domain.is_proper(value, multiplicity) or domain.nonnegative(value):
             result = result.times(Term(ring.one, ring.one, {value: multiplicity}))
             continue
         order -= multiplicity

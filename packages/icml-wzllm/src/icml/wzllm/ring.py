@@ -81,6 +81,11 @@ class Ring:
         """Return the coefficient of a variable."""
         return form.slopes[self._index[name]]
 
+    def name(self, name: str) -> Linear:
+        """Return a variable as a linear form."""
+        index = self._index[name]
+        return Linear(tuple(int(i == index) for i in range(len(self.names))), 0)
+
     def polynomial(self, form: Linear) -> Poly:
         """Return a linear form as a polynomial."""
         result = self.constant(form.constant)

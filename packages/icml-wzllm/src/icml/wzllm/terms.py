@@ -208,6 +208,9 @@ class _Reader:
         raise NotHypergeometric(f"{what}: {_short(expr)}")
 
     def linear(self, expr: Expr) -> Linear:
+        form = self._plainly_linear(expr)
+        if form is not None:
+            return form
         term = self.term(expr)
         if term.is_rational:
             num, den = self._ring.lowest_terms(term.num, term.den)
@@ -215,6 +218,29 @@ class _Reader:
             if form is not None:
                 return form
         raise NotHypergeometric(f"{_short(expr)} isn't linear with whole coefficients")
+
+    def _plainly_linear(self, expr: Expr) -> Linear | None:
+        """Read the usual forms without polynomials, several times as fast."""
+        match expr:
+            case Integer(value):
+                return self._ring.number(value)
+            case Name(name):
+                return self._ring.name(name)
+            case Negate(operand):
+                form = self._plainly_linear(operand)
+                return None if form is None else form.times(-1)
+            case Multiply((Integer(value), factor)):
+                form = self._plainly_linear(factor)
+                return None if form is None else form.times(value)
+            case Add(parts):
+                total = self._ring.number(0)
+                for part in parts:
+                    form = self._plainly_linear(part)
+                    if form is None:
+                        return None
+                    total += form
+                return total
+        return None
 
     def _sum(self, expr: Expr, parts: list[Term]) -> Term:
         ring, (total, *rest) = self._ring, parts

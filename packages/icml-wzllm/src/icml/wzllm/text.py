@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from icml.wzllm.parser import BadStatement, parse
 from icml.wzllm.ring import Fraction, Linear, Poly, Ring
-from icml.wzllm.terms import NotHypergeometric, Term, to_term
+from icml.wzllm.terms import Term, to_term
 
 __all__ = ["fraction_text", "polynomial", "polynomial_text", "term_text"]
 
@@ -24,6 +24,8 @@ def polynomial_text(poly: Poly) -> str:
         return str(poly)
     content, factors = poly.factor()
     number = int(content)
+    if number == 1 and len(factors) == 1 and factors[0][1] == 1:
+        return str(poly).replace(" ", "")
     parts = [] if number in (1, -1) else [str(abs(number))]
     parts += [_power(_in_parentheses(factor), int(m)) for factor, m in factors]
     return ("-" if number < 0 else "") + "*".join(parts)
@@ -34,16 +36,29 @@ def _in_parentheses(factor: Poly) -> str:
     return text if text.isidentifier() else f"({text})"
 
 
+def _as_factor(poly: Poly) -> str:
+    return _wrapped(polynomial_text(poly), "+-")
+
+
+def _wrapped(text: str, weak: str) -> str:
+    """Put parentheses round a text that has one of the signs ``weak`` outside of parentheses."""
+    depth = 0
+    for character in text:
+        depth += {"(": 1, ")": -1}.get(character, 0)
+        if depth == 0 and character in weak:
+            return f"({text})"
+    return text
+
+
 def _power(base: str, exponent: int) -> str:
     return base if exponent == 1 else f"{base}^{exponent}"
 
 
 def fraction_text(fraction: Fraction) -> str:
     """Write a rational function."""
-    num, den = map(polynomial_text, fraction)
-    if den == "1":
-        return num
-    return f"{num}/{den if den.isalnum() else f'({den})'}"
+    if fraction.den == 1:
+        return polynomial_text(fraction.num)
+    return f"{_as_factor(fraction.num)}/{_wrapped(polynomial_text(fraction.den), '+-*/')}"
 
 
 def term_text(ring: Ring, term: Term) -> str:
@@ -56,8 +71,8 @@ def term_text(ring: Ring, term: Term) -> str:
         >>> term_text(names, to_term(names, parse("3^n*binomial(2*n,n)/(n+1)"), frozenset()))
         '3^n*factorial(2*n)/((n+1)*factorial(n)^2)'
     """
-    num = [] if term.num in (1, -1) else [polynomial_text(term.num)]
-    den = [] if term.den == 1 else [polynomial_text(term.den)]
+    num = [] if term.num in (1, -1) else [_as_factor(term.num)]
+    den = [] if term.den == 1 else [_as_factor(term.den)]
     for base, exponent in term.powers.values():
         shown = _form(ring, exponent)
         num.append(f"{_base(base)}^{shown if shown.isalnum() else f'({shown})'}")
@@ -67,8 +82,7 @@ def term_text(ring: Ring, term: Term) -> str:
     above = ("-" if term.num == -1 else "") + ("*".join(num) or "1")
     if not den:
         return above
-    below = "*".join(den)
-    return f"{above}/{below if len(den) == 1 and below.isalnum() else f'({below})'}"
+    return f"{above}/{_wrapped('*'.join(den), '+-*/')}"
 
 
 def _form(ring: Ring, form: Linear) -> str:
