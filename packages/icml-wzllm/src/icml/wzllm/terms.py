@@ -44,7 +44,7 @@ __all__ = [
 ]
 
 MAX_POWER = 60  # constant exponents, ours: 60 keeps every polynomial of the search small
-MAX_SLOPE = 40  # coefficients in factorials, ours: a shift multiplies that many linear factors
+MAX_SLOPE = 40  # coefficients in factorials and exponents, ours: a shift costs that many factors
 MAX_EXPANDED = 200  # terms of a side when products of sums are multiplied out, ours
 
 
@@ -261,6 +261,8 @@ class _Reader:
 
     def _power(self, expr: Power) -> Term:
         ring, term, form = self._ring, self.term(expr.base), self.linear(expr.exponent)
+        if any(abs(slope) > MAX_SLOPE for slope in form.slopes):
+            raise OutOfReach(f"the exponent of {_short(expr)} has coefficients beyond {MAX_SLOPE}")
         if form.is_constant:
             return self._whole_power(expr, term, form.constant)
         if not term.is_rational:
@@ -276,11 +278,11 @@ class _Reader:
         return Term(ring.one, ring.one, {}, powers)
 
     def _whole_power(self, expr: Expr, term: Term, exponent: int) -> Term:
-        if abs(exponent) > MAX_POWER and not (term.num.is_constant() and term.is_rational):
-            raise OutOfReach(f"the exponent of {_short(expr)} is beyond {MAX_POWER}")
         if not free_names(expr):
             value = evaluate(expr, {})
             return self._number(value.numerator, value.denominator)
+        if abs(exponent) > MAX_POWER:
+            raise OutOfReach(f"the exponent of {_short(expr)} is beyond {MAX_POWER}")
         if exponent < 0:
             _refuse_zero(term, expr)
         result = Term(self._ring.one, self._ring.one)
