@@ -51,11 +51,8 @@ class RowBinomial:
 
     def step_both(self, n: str, k: str) -> list[Relation]:
         """Relate the values at (n+1, k+1) and (n, k+1) to the one at (n, k)."""
-        here, right, both = (
-            self.at(n, k),
-            self.at(n, nat_succ(k)),
-            self.at(nat_succ(n), nat_succ(k)),
-        )
+        here, right = self.at(n, k), self.at(n, nat_succ(k))
+        both = self.at(nat_succ(n), nat_succ(k))
         upper = self.upper or n
         next_k = Relation(
             right,
@@ -71,9 +68,8 @@ class RowBinomial:
 
     def at_zero(self, n: str) -> list[Relation]:
         """Give the value at k = 0."""
-        return [
-            Relation(self.at(n, ZERO), f"(chNone Z {self.upper or n})", self.at(n, ZERO), Num(1))
-        ]
+        here = self.at(n, ZERO)
+        return [Relation(here, f"(chNone Z {self.upper or n})", here, Num(1))]
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ Printed is ``sum_{k=0}^{n} F(n,k) = T(n)`` with a recurrence ``p f(n+1) = q f(n)
 
 - *hop*: ``p F(n+1,k+1) + U⁺(k) + U⁻(k+1) = q F(n,k+1) + U⁺(k+1) + U⁻(k)``, *start*: the same before
   the first k, *last*: ``F(n,n+1) = 0``, *final*: ``U⁺(n+1) = U⁻(n+1)``;
-- *closed*: ``p T(n+1) = q T(n)``, *cancel*: ``p a = p b`` gives ``a = b``, *zero*: ``F(0,0) = T(0)``.
+- *closed*: ``p T(n+1) = q T(n)``, *cancel*: ``p a = p b`` gives ``a = b``;
+- *zero*: ``F(0,0) = T(0)``.
 
 Where p vanishes at n = 0 alone, the sums are compared from n = 1 on (*one*).
 """
@@ -28,7 +29,7 @@ from icml.wzllm.lean.summand import (
     read_product,
     whole_parameters,
 )
-from icml.wzllm.lean.template import PROOF
+from icml.wzllm.lean.template import proof_text
 from icml.wzllm.lean.terms import Atom, Num, Plus, Term, Times, from_poly, lean, product, succ
 from icml.wzllm.ring import Poly, Ring
 from icml.wzllm.shape import reshape
@@ -221,16 +222,16 @@ class _Printer:
                 proofs[name] = prove()
             except Unproved as error:
                 raise Unprintable(f"{name}: {error}") from None
-        binders = "".join(
-            f" ({name} : {'Whole' if name in self.variables.whole else 'Nat'})"
+        whole = self.variables.whole
+        binders = [
+            f"({name} : {'Whole' if name in whole else 'Nat'})"
             for name in self.variables.parameters
-        )
-        conclusion = (
-            f"Eq (sumTo Z (fun {k.lean} => {lean(self.f(n, k))}) {n.lean}) {lean(self.t(n))}"
-        )
-        text = PROOF.text(
+        ]
+        summed = f"(sumTo Z (fun {k.lean} => {lean(self.f(n, k))}) {n.lean})"
+        conclusion = f"Eq {summed} {lean(self.t(n))}"
+        text = proof_text(
             name=theorem,
-            binders=binders,
+            binders="".join(f" {binder}" for binder in binders),
             arguments="".join(f" {name}" for name in self.variables.parameters),
             n=n.lean,
             k=k.lean,
@@ -245,7 +246,7 @@ class _Printer:
             proofs=proofs,
             conclusion=conclusion,
         )
-        statement = f"{binders} ({n.lean} : Nat) → {conclusion}".strip()
+        statement = " → ".join([*binders, f"({n.lean} : Nat)", conclusion])
         return LeanProof(text, theorem, statement, tuple(self.rewritings))
 
 

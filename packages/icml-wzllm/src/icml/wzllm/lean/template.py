@@ -16,55 +16,50 @@ _DEFINED = {
 _Z = "(Whole.pos Nat.zero)"
 
 
-class _Frame:
-    def text(
-        self,
-        *,
-        name: str,
-        binders: str,
-        arguments: str,
-        n: str,
-        k: str,
-        definitions: Mapping[str, str],
-        proofs: Mapping[str, str],
-        conclusion: str,
-    ) -> str:
-        """Return the declarations of a proof.
+def proof_text(
+    *,
+    name: str,
+    binders: str,
+    arguments: str,
+    n: str,
+    k: str,
+    definitions: Mapping[str, str],
+    proofs: Mapping[str, str],
+    conclusion: str,
+) -> str:
+    """Return the declarations of a proof.
 
-        Args:
-            name: The theorem's name; all others begin with it.
-            binders: The parameters with their types.
-            arguments: The parameters.
-            n: The shifted variable.
-            k: The summation variable.
-            definitions: Lean text for F, T, U, D, P and Q.
-            proofs: Lean text for each obligation; an empty one is left out.
-            conclusion: What the theorem states of n.
-        """
-        lines: list[str] = []
-        for letter, (indices, what) in _DEFINED.items():
-            names = indices.replace("n", n).replace("k", k) if k != n else indices
-            kind = "Nat → " * len(indices.split())
-            body = f"fun {names} => {definitions[letter]}"
+    Args:
+        name: The theorem's name; all others begin with it.
+        binders: The parameters with their types.
+        arguments: The parameters.
+        n: The shifted variable.
+        k: The summation variable.
+        definitions: Lean text for F, T, U, D, P and Q.
+        proofs: Lean text for each obligation; an empty one is left out.
+        conclusion: What the theorem states of n.
+    """
+    lines: list[str] = []
+    for letter, (indices, what) in _DEFINED.items():
+        names = " ".join({"n": n, "k": k}[index] for index in indices.split())
+        kind = "Nat → " * len(indices.split())
+        body = f"fun {names} => {definitions[letter]}"
+        lines += [
+            f"-- {what}",
+            f"noncomputable def {name}_{letter}{binders} : {kind}Whole := {body}",
+            "",
+        ]
+    call = {letter: f"{name}_{letter}{arguments}" for letter in _DEFINED}
+    for obligation, statement in _statements(call, n, k, from_one=bool(proofs["one"])).items():
+        if proofs[obligation]:
             lines += [
-                f"-- {what}",
-                f"noncomputable def {name}_{letter}{binders} : {kind}Whole := {body}",
+                f"theorem {name}_{obligation}{binders}{statement} :=",
+                f"  {proofs[obligation]}",
                 "",
             ]
-        call = {letter: f"{name}_{letter}{arguments}" for letter in _DEFINED}
-        for obligation, statement in _statements(call, n, k, from_one=bool(proofs["one"])).items():
-            if proofs[obligation]:
-                lines += [
-                    f"theorem {name}_{obligation}{binders}{statement} :=",
-                    f"  {proofs[obligation]}",
-                    "",
-                ]
-        lines += [f"theorem {name}{binders} ({n} : Nat) : {conclusion} :="]
-        lines += [_conclusion(name, arguments, call, n, from_one=bool(proofs["one"]))]
-        return "\n".join(lines) + "\n"
-
-
-PROOF = _Frame()
+    lines += [f"theorem {name}{binders} ({n} : Nat) : {conclusion} :="]
+    lines += [_conclusion(name, arguments, call, n, from_one=bool(proofs["one"]))]
+    return "\n".join(lines) + "\n"
 
 
 def _statements(call: Mapping[str, str], n: str, k: str, *, from_one: bool) -> dict[str, str]:
