@@ -35,7 +35,7 @@ def symbolic_trials(ids: Sequence[str], *, budget_s: float, log: Any) -> list[di
 def _symbolic_trial(item: Item, worker: Worker, budget_s: float, log: Any) -> dict[str, Any]:
     proof = prove(item.identity, budget_s=budget_s, worker=worker)
     log(0, arm="prove", seed=int(item.id[2:]), seconds=proof.seconds)
-    record = {"id": item.id, "name": item.identity.name, "holds": item.holds}
+    record: dict[str, Any] = {"id": item.id, "name": item.identity.name, "holds": item.holds}
     record |= {**proof_to_json(proof), "verified": None, "forged": None, "unguarded": None}
     del record["seconds"]
     if proof.certificate is not None:
@@ -55,7 +55,10 @@ def perturbed(certificate: Certificate) -> list[Certificate]:
     ratio = certificate.certificate
     forged = [
         replace(certificate, recurrence=(f"{first}+1", *rest)),
-        replace(certificate, certificate=ratio._replace(num=f"{ratio.num}+{ratio.den}*{certificate.sum_var}")),
+        replace(
+            certificate,
+            certificate=ratio._replace(num=f"{ratio.num}+{ratio.den}*{certificate.sum_var}"),
+        ),
         replace(certificate, boundary=(*certificate.boundary, "1")),
     ]
     if certificate.base_cases:
@@ -82,6 +85,7 @@ def kernel_trials(name: str, *, budget_s: float, log: Any) -> dict[str, Any]:
     kernel.prepare()
     proof = prove(item.identity, tier="kernel", budget_s=budget_s, kernel=kernel)
     record: dict[str, Any] = {"id": name, "name": item.identity.name, "accepted": False}
+    record |= {"printed": proof.lean is not None, "lean": proof.lean}
     record |= {"detail": proof.detail, "axioms": [], "forged": 0, "forgeries": 0}
     record |= {"statement": "", "verbatim": None}
     if proof.verdict is None or proof.certificate is None:
@@ -93,8 +97,6 @@ def kernel_trials(name: str, *, budget_s: float, log: Any) -> dict[str, Any]:
     memory = proof.verdict.max_rss_mb or 0.0
     log(0, arm="kernel", seed=int(name[2:]), seconds=proof.verdict.seconds, memory_mb=memory)
     if proof.verdict.accepted:
-        record["page"] = proof_to_json(proof)
-        del record["page"]["seconds"]
         forgeries = [
             (printed.text, FALSE_STATEMENT),
             (_with_wrong_certificate(printed.text, printed.theorem), printed.statement),
