@@ -9,14 +9,14 @@ __all__ = [
     "Sketch",
     "SubGoal",
     "Unprintable",
-    "faithful",
+    "check_faithful",
     "print_proof",
     "sketch",
 ]
 
 if TYPE_CHECKING:
     from icml.wzllm.lean.printer import LeanProof, print_proof
-    from icml.wzllm.lean.readback import faithful
+    from icml.wzllm.lean.readback import check_faithful
     from icml.wzllm.lean.sketch import Sketch, SubGoal, sketch
     from icml.wzllm.lean.summand import Unprintable
 else:
@@ -24,7 +24,7 @@ else:
         __name__,
         {
             "printer": ["LeanProof", "print_proof"],
-            "readback": ["faithful"],
+            "readback": ["check_faithful"],
             "sketch": ["Sketch", "SubGoal", "sketch"],
             "summand": ["Unprintable"],
         },

@@ -5,31 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import reduce
-from typing import Protocol
 
 from icml.wzllm.lean.equation import prove_equation
-from icml.wzllm.lean.factors import nat_succ, nm
+from icml.wzllm.lean.factors import Point, nat_succ, nm
 from icml.wzllm.lean.summand import Unprintable
 from icml.wzllm.lean.terms import Atom, Frame, Num, Term, Times, succ
 from icml.wzllm.ring import Poly, Ring
-
-
-class Point(Protocol):
-    """A natural number in Lean, and as a ring element."""
-
-    @property
-    def lean(self) -> str:
-        """The number in Lean."""
-        ...
-
-    @property
-    def term(self) -> Term:
-        """The number as a ring element."""
-        ...
-
-    def next(self) -> Point:
-        """The number after it."""
-        ...
 
 
 @dataclass(frozen=True)

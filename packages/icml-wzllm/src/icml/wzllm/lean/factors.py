@@ -21,6 +21,18 @@ def nm(number: str) -> Atom:
 
 
 @dataclass(frozen=True)
+class Point:
+    """A natural number in Lean, and as a ring element."""
+
+    lean: str
+    term: Term
+
+    def next(self) -> Point:
+        """Return the number after it."""
+        return Point(nat_succ(self.lean), succ(self.term))
+
+
+@dataclass(frozen=True)
 class Base:
     """The base of a power: a number, a variable, or 1 plus a variable."""
 

@@ -22,7 +22,8 @@ from icml.wzllm.certificate import Certificate
 from icml.wzllm.expressions import Integer, Name, has_sum, to_text
 from icml.wzllm.lean.cancel import Cancel, cancellation
 from icml.wzllm.lean.equation import Relation, Unproved, prove_equation
-from icml.wzllm.lean.factors import ZERO, Factor, RowBinomial, nat_succ, nm
+from icml.wzllm.lean.factors import ZERO, Factor, Point, RowBinomial, nat_succ, nm
+from icml.wzllm.lean.readback import Unfaithful, check_faithful
 from icml.wzllm.lean.summand import (
     Unprintable,
     Variables,
@@ -30,7 +31,7 @@ from icml.wzllm.lean.summand import (
     whole_parameters,
 )
 from icml.wzllm.lean.template import proof_text
-from icml.wzllm.lean.terms import Atom, Num, Plus, Term, Times, from_poly, lean, product, succ
+from icml.wzllm.lean.terms import Atom, Num, Plus, Term, Times, from_poly, lean, product
 from icml.wzllm.ring import Poly, Ring
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
@@ -84,6 +85,7 @@ class _Printer:
         self._recurrence()
 
     def _read(self, certificate: Certificate, identity: Identity) -> None:
+        self.identity = identity
         shape = reshape(identity)
         self.claim = claim = read_claim(certificate, shape)
         self.rewritings: list[str] = []
@@ -141,7 +143,7 @@ class _Printer:
             for name in self.claim.ring.names
         ]
 
-    def _value(self, poly: Poly, factors: Sequence[Factor], n: _Point, k: _Point) -> Term:
+    def _value(self, poly: Poly, factors: Sequence[Factor], n: Point, k: Point) -> Term:
         """Return ``poly`` times factors at a point, always of the same shape."""
         written = from_poly(poly, self._leaves(n.term, k.term))
         parts: list[Term] = [factor.at(n.lean, k.lean) for factor in factors]
@@ -149,23 +151,23 @@ class _Printer:
             return written
         return product(parts) if poly == 1 else Times(written, product(parts))
 
-    def f(self, n: _Point, k: _Point) -> Term:
+    def f(self, n: Point, k: Point) -> Term:
         """The summand."""
         return self._value(self.summand.num, self.summand.factors, n, k)
 
-    def u(self, n: _Point, k: _Point) -> Term:
+    def u(self, n: Point, k: Point) -> Term:
         """The positive part of U."""
         return self._value(self.up, self.summand.factors, n, k)
 
-    def d(self, n: _Point, k: _Point) -> Term:
+    def d(self, n: Point, k: Point) -> Term:
         """The negative part of U."""
         return self._value(self.down, self.summand.factors, n, k)
 
-    def t(self, n: _Point) -> Term:
+    def t(self, n: Point) -> Term:
         """The closed form."""
         return self._value(self.closed.num, self.closed.factors, n, AT_ZERO)
 
-    def coefficient(self, poly: Poly, n: _Point) -> Term:
+    def coefficient(self, poly: Poly, n: Point) -> Term:
         """A coefficient of the recurrence."""
         return from_poly(poly, self._leaves(n.term, Num(0)))
 
@@ -247,6 +249,10 @@ class _Printer:
             conclusion=conclusion,
         )
         statement = " → ".join([*binders, f"({n.lean} : Nat)", conclusion])
+        try:
+            check_faithful(statement, self.identity)
+        except Unfaithful as error:
+            raise Unprintable(f"the statement itself: {error}") from None
         return LeanProof(text, theorem, statement, tuple(self.rewritings))
 
 
@@ -262,31 +268,19 @@ def split_signs(ring: Ring, poly: Poly) -> tuple[Poly, Poly]:
     return parts[0], parts[1]
 
 
-@dataclass(frozen=True)
-class _Point:
-    """A natural number in Lean, and as a ring element."""
-
-    lean: str
-    term: Term
-
-    def next(self) -> _Point:
-        """The number after it."""
-        return _Point(nat_succ(self.lean), succ(self.term))
-
-
-AT_ZERO = _Point(ZERO, Num(0))
+AT_ZERO = Point(ZERO, Num(0))
 ZERO_RELATION = Relation(nm(ZERO), "Eq.refl", nm(ZERO), Num(0))
 
 
-def _variable(name: str) -> _Point:
-    return _Point(name, nm(name))
+def _variable(name: str) -> Point:
+    return Point(name, nm(name))
 
 
 def _atom(name: str) -> Term:
     return Atom(name)
 
 
-def _steps(factors: Sequence[Factor], n: _Point, k: _Point) -> list[Relation]:
+def _steps(factors: Sequence[Factor], n: Point, k: Point) -> list[Relation]:
     return [
         relation
         for factor in dict.fromkeys(factors)
@@ -294,11 +288,11 @@ def _steps(factors: Sequence[Factor], n: _Point, k: _Point) -> list[Relation]:
     ]
 
 
-def _starts(factors: Sequence[Factor], n: _Point) -> list[Relation]:
+def _starts(factors: Sequence[Factor], n: Point) -> list[Relation]:
     return [relation for factor in dict.fromkeys(factors) for relation in factor.at_zero(n.lean)]
 
 
-def _ends(factors: Sequence[Factor], n: _Point) -> list[Relation]:
+def _ends(factors: Sequence[Factor], n: Point) -> list[Relation]:
     """Give the value just above the range."""
     row = RowBinomial()
     if row not in factors:
