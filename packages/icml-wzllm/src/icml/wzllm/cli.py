@@ -133,10 +133,11 @@ class SketchOptions:
 def sketch(options: SketchOptions) -> int:
     """Print the Lean text of a certified identity, its open sub-goals as named holes."""
     from icml.wzllm.formal import sketch_text
+    from icml.wzllm.show import proof_text
 
-    text, status = sketch_text(options.statement, options.style, budget_s=options.budget)
-    print(text)
-    return status
+    text, proof = sketch_text(options.statement, options.style, budget_s=options.budget)
+    print(text or proof_text(proof))
+    return 0 if text else EXIT_CODES[str(proof.status)]
 
 
 @dataclass(frozen=True)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from icml.wzllm.prove import Proof, Status
+from icml.core.errors import UserError
+from icml.wzllm.prove import Proof, Status, prove
 from icml.wzllm.worker import Stopped, Worker
 
 if TYPE_CHECKING:
@@ -13,7 +14,9 @@ if TYPE_CHECKING:
     from icml.wzllm.kernel import Kernel
     from icml.wzllm.lean.printer import LeanProof
 
-__all__ = ["checked_by_kernel"]
+__all__ = ["Style", "checked_by_kernel", "sketch_text"]
+
+Style = Literal["mathlib", "prelude"]
 
 
 def checked_by_kernel(
@@ -68,3 +71,26 @@ def _printed(
         if found.certificate is None:
             raise
         return found.certificate, print_proof(found.certificate, proof.identity)
+
+
+def sketch_text(statement: str, style: Style, *, budget_s: float) -> tuple[str, Proof]:
+    """Return the Lean text of a statement's proof, and the verdict on the statement.
+
+    The text is empty where there is no certificate; the verdict then says why.
+
+    Raises:
+        UserError: If that style can't express the proof.
+    """
+    from icml.wzllm.lean.sketch import sketch
+    from icml.wzllm.lean.summand import Unprintable
+
+    proof = prove(statement, budget_s=budget_s)
+    if proof.certificate is None:
+        return "", proof
+    try:
+        drawn = sketch(proof.certificate, proof.identity, style)
+    except Unprintable as error:
+        raise UserError(f"this proof can't be written in the style {style}: {error}") from error
+    names = ", ".join(hole.name for hole in drawn.holes)
+    note = f"-- open sub-goals: {names}\n" if names else ""
+    return note + drawn.text, proof

@@ -35,6 +35,7 @@ __all__ = [
     "OutOfReach",
     "Term",
     "as_fraction",
+    "combined",
     "linear_form",
     "shift_quotient",
     "shifted",
@@ -438,6 +439,11 @@ def _multiply(num: Poly, den: Poly, factor: Poly, power: int) -> tuple[Poly, Pol
 
 def vanishes(ring: Ring, terms: Iterable[Term]) -> bool:
     """Say whether a sum of terms is 0: similar ones are added, and every total must be 0."""
+    return not combined(ring, terms)
+
+
+def combined(ring: Ring, terms: Iterable[Term]) -> list[Term]:
+    """Return terms of the same sum, no two of them similar and none 0."""
     classes: list[tuple[Term, Fraction]] = []
     for term in terms:
         if term.num == 0:
@@ -450,4 +456,9 @@ def vanishes(ring: Ring, terms: Iterable[Term]) -> bool:
                 break
         else:
             classes.append((term, Fraction(ring.one, ring.one)))
-    return all(total.num == 0 for _, total in classes)
+    found = []
+    for first, total in classes:
+        num, den = ring.lowest_terms(first.num * total.num, first.den * total.den)
+        if num != 0:
+            found.append(replace(first, num=num, den=den))
+    return found
