@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from icml.wzllm.bench import contradicts
 from icml.wzllm.experiment import kernel_trials, symbolic_trials
+from icml.wzllm.identities import suite
 from icml.wzllm.pages import write_pages
-from icml.wzllm.suite import suite
 
 if TYPE_CHECKING:
     from icml.core.experiment import Run

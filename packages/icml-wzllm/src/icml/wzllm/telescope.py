@@ -1,6 +1,6 @@
 """Zeilberger's creative telescoping: the recurrence of a sum and the rational R that proves it.
 
-Nothing here is trusted: :mod:`icml.wzllm.verify` checks what is found.
+Nothing here is trusted: :mod:`icml.wzllm.verification` checks what is found.
 """
 
 from __future__ import annotations
