@@ -36,6 +36,7 @@ from icml.wzllm.shape import Shape
 from icml.wzllm.terms import (
     NotHypergeometric,
     Term,
+    combined,
     linear_form,
     shift_quotient,
     shifted,
@@ -185,7 +186,8 @@ class _Derivation:
         for value in sorted(self._bases):
             if not sides_agree(ring, claim.shape, claim.n, value, self._whole):
                 raise Undetermined(f"base case {claim.n} = {value}: the sides aren't seen to agree")
-        return Derived(tuple(left), tuple(sorted(self._bases)), tuple(sorted(self._steps)))
+        shown = combined(ring, left)
+        return Derived(tuple(shown), tuple(sorted(self._bases)), tuple(sorted(self._steps)))
 
     def _domain(self) -> Domain:
         return Domain(self._ring, self._claim.n, self._whole)

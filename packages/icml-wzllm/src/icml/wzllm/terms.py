@@ -35,6 +35,7 @@ __all__ = [
     "OutOfReach",
     "Term",
     "as_fraction",
+    "combined",
     "linear_form",
     "shift_quotient",
     "shifted",
@@ -44,7 +45,7 @@ __all__ = [
 ]
 
 MAX_POWER = 60  # constant exponents, ours: 60 keeps every polynomial of the search small
-MAX_SLOPE = 40  # coefficients in factorials, ours: a shift multiplies that many linear factors
+MAX_SLOPE = 40  # coefficients in factorials and exponents, ours: a shift costs that many factors
 MAX_EXPANDED = 200  # terms of a side when products of sums are multiplied out, ours
 
 
@@ -261,6 +262,8 @@ class _Reader:
 
     def _power(self, expr: Power) -> Term:
         ring, term, form = self._ring, self.term(expr.base), self.linear(expr.exponent)
+        if any(abs(slope) > MAX_SLOPE for slope in form.slopes):
+            raise OutOfReach(f"the exponent of {_short(expr)} has coefficients beyond {MAX_SLOPE}")
         if form.is_constant:
             return self._whole_power(expr, term, form.constant)
         if not term.is_rational:
@@ -276,11 +279,11 @@ class _Reader:
         return Term(ring.one, ring.one, {}, powers)
 
     def _whole_power(self, expr: Expr, term: Term, exponent: int) -> Term:
-        if abs(exponent) > MAX_POWER and not (term.num.is_constant() and term.is_rational):
-            raise OutOfReach(f"the exponent of {_short(expr)} is beyond {MAX_POWER}")
         if not free_names(expr):
             value = evaluate(expr, {})
             return self._number(value.numerator, value.denominator)
+        if abs(exponent) > MAX_POWER:
+            raise OutOfReach(f"the exponent of {_short(expr)} is beyond {MAX_POWER}")
         if exponent < 0:
             _refuse_zero(term, expr)
         result = Term(self._ring.one, self._ring.one)
@@ -436,6 +439,11 @@ def _multiply(num: Poly, den: Poly, factor: Poly, power: int) -> tuple[Poly, Pol
 
 def vanishes(ring: Ring, terms: Iterable[Term]) -> bool:
     """Say whether a sum of terms is 0: similar ones are added, and every total must be 0."""
+    return not combined(ring, terms)
+
+
+def combined(ring: Ring, terms: Iterable[Term]) -> list[Term]:
+    """Return terms of the same sum, no two of them similar and none 0."""
     classes: list[tuple[Term, Fraction]] = []
     for term in terms:
         if term.num == 0:
@@ -448,4 +456,9 @@ def vanishes(ring: Ring, terms: Iterable[Term]) -> bool:
                 break
         else:
             classes.append((term, Fraction(ring.one, ring.one)))
-    return all(total.num == 0 for _, total in classes)
+    found = []
+    for first, total in classes:
+        num, den = ring.lowest_terms(first.num * total.num, first.den * total.den)
+        if num != 0:
+            found.append(replace(first, num=num, den=den))
+    return found
