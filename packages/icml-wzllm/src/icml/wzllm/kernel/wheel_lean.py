@@ -21,6 +21,9 @@ PIN = "0.3.3"
 
 EXTRA = "icml-wzllm[kernel]"
 
+OUTPUT_LIMIT = 4 * 2**20
+"""Bytes that Lean may write before it is stopped; ours."""
+
 
 def library() -> Path:
     """Return Lean's shared library, without importing the wheel.
@@ -69,6 +72,7 @@ def run_lean(
         cwd=lean_path,
         env={"LEAN_PATH": str(lean_path)},
         stdin=text,
+        output_limit=OUTPUT_LIMIT,
     )
     suffix = "" if rights == "same" else f", {rights}"
     return result._replace(isolation=result.isolation + suffix)
