@@ -1,37 +1,36 @@
-import numpy as np
+from dataclasses import replace
+
 import pytest
 
-from icml.core.testing import check_reproduce
-from icml.wzllm.reproduce import TRUE_RATIO, Config, measure
+from icml.core.experiment import Run
+from icml.core.testing import check_interrupted_run_continues, check_reproduce
+from icml.wzllm.reproduce import SIZES, TITLE, Config, run_experiment
 
 
-def test_the_quick_experiment_supports_its_claims(tmp_path) -> None:
-    summary = check_reproduce("wzllm", tmp_path)
-
+@pytest.mark.slow
+def test_the_quick_run_shows_what_the_package_stands_for(tmp_path):
+    summary = check_reproduce("wzllm", tmp_path / "whole")
     claims = {claim.id: claim for claim in summary.claims}
-    assert all(claim.holds for claim in claims.values())
-    # 8 seeds of 500 estimates: the mean ratio's standard error is about 31 * 0.09 / sqrt(8) = 1
-    assert claims["variance-ratio"].value == pytest.approx(TRUE_RATIO, abs=5)
+    assert claims["refuted"].value == 7
+    assert claims["kernel-rejects"].value == 0
+    pages = tmp_path / "whole" / "proofs"
+    assert len(list(pages.glob("wz*.html"))) == 78
+    assert "kernel" in (pages / "wz08.html").read_text().lower()
+    check_interrupted_run_continues("wzllm", tmp_path / "cut", summary, after=5.0)
 
 
-def test_the_true_ratio_is_that_of_a_numerical_integration() -> None:
-    middles = (np.arange(200_000) + 0.5) / 200_000
-    plain = np.exp(middles).var() / 2
-    pairs = ((np.exp(middles) + np.exp(1 - middles)) / 2).var()
-    assert plain / pairs == pytest.approx(TRUE_RATIO, rel=1e-6)
+@pytest.mark.slow
+def test_without_the_kernel_the_run_says_so(tmp_path, monkeypatch):
+    monkeypatch.setattr("icml.wzllm.reproduce.find_spec", lambda name: None)
+    config = replace(SIZES["quick"])
+    with Run.open("wzllm", config, title=TITLE, out=tmp_path / "run") as run:
+        run_experiment(config, run)
+        summary = run.finish()
+    assert not summary.failed
+    assert any("icml-wzllm[kernel]" in note for note in summary.notes)
 
 
-def test_a_cell_depends_on_its_seed_and_on_nothing_else() -> None:
-    def log(step: int, **row: object) -> None:
-        pass
-
-    config = Config(estimates=10)
-    first, again, other = (measure("plain", s, config=config, log=log) for s in (3, 3, 4))
-    assert first == again
-    assert first != other
-
-
-@pytest.mark.parametrize("wrong", [{"values": 3}, {"values": 0}, {"estimates": 1}, {"seeds": (1,)}])
-def test_a_size_that_makes_no_sense_is_refused(wrong) -> None:
-    with pytest.raises(ValueError, match=r"must be|need"):
+@pytest.mark.parametrize("wrong", [{"kernel_proofs": -1}, {"budget_s": 0.0}])
+def test_a_size_that_makes_no_sense_is_refused(wrong):
+    with pytest.raises(ValueError, match="must be 0 or more"):
         Config(**wrong)

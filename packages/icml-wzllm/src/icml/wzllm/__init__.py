@@ -1,17 +1,49 @@
-"""Wzllm: one line on what the paper does."""
+"""WZ-LLM (arXiv:2605.04472): identities certified, refuted, or proved in a real Lean kernel."""
 
 from importlib.metadata import version
 from typing import TYPE_CHECKING
 
 from icml.core.lazy import exports
 
-__all__ = ["__version__", "antithetic_estimates", "plain_estimates"]
-
 __version__ = version("icml-wzllm")
+__all__ = [
+    "BadStatement",
+    "Certificate",
+    "Counterexample",
+    "Identity",
+    "Proof",
+    "Report",
+    "Status",
+    "__version__",
+    "check_small_values",
+    "evaluate",
+    "parse",
+    "prove",
+    "read_certificate",
+    "suite",
+    "verify",
+]
 
 if TYPE_CHECKING:
-    from icml.wzllm.antithetic import antithetic_estimates, plain_estimates
+    from icml.wzllm.certificate import Certificate, read_certificate
+    from icml.wzllm.finite import Counterexample, check_small_values
+    from icml.wzllm.identities import suite
+    from icml.wzllm.parser import parse
+    from icml.wzllm.proofs import Proof, Status, prove
+    from icml.wzllm.statement import BadStatement, Identity
+    from icml.wzllm.values import evaluate
+    from icml.wzllm.verification import Report, verify
 else:
     __getattr__, __dir__ = exports(
-        __name__, {"antithetic": ["antithetic_estimates", "plain_estimates"]}
+        __name__,
+        {
+            "certificate": ["Certificate", "read_certificate"],
+            "values": ["evaluate"],
+            "finite": ["Counterexample", "check_small_values"],
+            "parser": ["parse"],
+            "proofs": ["Proof", "Status", "prove"],
+            "statement": ["BadStatement", "Identity"],
+            "identities": ["suite"],
+            "verification": ["Report", "verify"],
+        },
     )

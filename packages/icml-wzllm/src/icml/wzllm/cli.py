@@ -2,18 +2,193 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from tyro.conf import Positional, arg
 
 from icml.core.reproduce import ReproduceOptions
 
+_Statement = Annotated[Positional[str], arg(metavar="STATEMENT", help_behavior_hint="(required)")]
+
+EXIT_CODES: Mapping[str, int] = {
+    "proved": 0,
+    "certified": 0,
+    "open": 1,
+    "not hypergeometric": 1,
+    "bad statement": 2,
+    "false": 3,
+    "timeout": 4,
+}
+"""What ``prove`` exits with; 1 as well for a tier that was asked for and not reached."""
+
+
+@dataclass(frozen=True)
+class ProveOptions:
+    """What to prove, and how far to go."""
+
+    statement: _Statement
+    """For example "sum(k,0,n,binomial(n,k)^2) = binomial(2*n,n)"."""
+    tier: Literal["finite", "certificate", "kernel"] = "certificate"
+    """Compare small values; find and check a certificate; have a Lean kernel check the proof."""
+    max_order: int = 4
+    """Highest order of a recurrence, 0 or more."""
+    budget: float = 30.0
+    """Seconds for the search, and again for the kernel."""
+    json: bool = False
+    """Print the verdict as JSON."""
+    save: Path | None = None
+    """Write the certificate there, for `icml wzllm check`."""
+
+    def __post_init__(self) -> None:
+        """Refuse numbers that make no sense."""
+        if self.max_order < 0 or self.budget <= 0:
+            raise ValueError("--max-order must be 0 or more and --budget positive")
+
+
+def prove(options: ProveOptions) -> int:
+    """Refute an identity, certify it, or prove it in a Lean kernel.
+
+    Exits with 0 if it is certified or proved, 1 if that stays open, 3 if it is false, 4 if the
+    budget ran out, 2 if it isn't a statement.
+    """
+    from icml.wzllm.bench import proof_to_json
+    from icml.wzllm.proofs import prove as run
+    from icml.wzllm.show import proof_text
+
+    proof = run(
+        options.statement,
+        tier=options.tier,
+        max_order=options.max_order,
+        budget_s=options.budget,
+    )
+    if options.save is not None and proof.certificate is not None:
+        proof.certificate.save(options.save)
+    print(json.dumps(proof_to_json(proof), indent=1) if options.json else proof_text(proof))
+    if options.tier == "kernel" and str(proof.status) == "certified":
+        return 1
+    return EXIT_CODES[str(proof.status)]
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """Which certificate to check."""
+
+    certificate: Annotated[Positional[Path], arg(metavar="FILE", help_behavior_hint="(required)")]
+    """A certificate as `icml wzllm prove --save` writes it."""
+    statement: str | None = None
+    """The statement that it should prove; its own if not given."""
+    budget: float = 30.0
+    """Seconds for the check."""
+    json: bool = False
+    """Print the verdict as JSON."""
+
+
+def check(options: CheckOptions) -> int:
+    """Check a certificate against its statement, believing nothing in it.
+
+    Exits with 0 if it is accepted, 1 if not, 2 if it isn't a certificate, 4 if the budget ran out.
+    """
+    from icml.wzllm.certificate import read_certificate
+    from icml.wzllm.statement import Identity
+    from icml.wzllm.worker import Stopped, Worker
+
+    certificate = read_certificate(options.certificate)
+    if options.statement is not None:
+        wanted = Identity.parse(options.statement)
+        if str(wanted) != str(certificate.identity):
+            print(f"rejected: the certificate is for {certificate.identity}")
+            return 1
+    try:
+        with Worker() as worker:
+            report = worker.verify(certificate, budget_s=options.budget)
+    except Stopped as stopped:
+        print(f"timeout: {stopped}")
+        return 4
+    if options.json:
+        print(json.dumps(report.__dict__, indent=1))
+    elif report.accepted:
+        print(f"accepted: {certificate.identity}")
+        print(f"{report.witnesses} equations between exact numbers agree as well")
+    else:
+        print(f"rejected: {report.reason}")
+    return 0 if report.accepted else 1
+
+
+@dataclass(frozen=True)
+class SketchOptions:
+    """What to sketch."""
+
+    statement: _Statement
+    """For example "sum(k,0,n,binomial(n,k)) = 2^n"."""
+    style: Literal["mathlib", "prelude"] = "mathlib"
+    """For Lean with Mathlib, with named sub-goals; or the whole proof on our own base."""
+    budget: float = 30.0
+    """Seconds for the search."""
+
+
+def sketch(options: SketchOptions) -> int:
+    """Print the Lean text of a certified identity, its open sub-goals as named holes."""
+    from icml.wzllm.formal import sketch_text
+    from icml.wzllm.show import proof_text
+
+    text, proof = sketch_text(options.statement, options.style, budget_s=options.budget)
+    print(text or proof_text(proof))
+    return 0 if text else EXIT_CODES[str(proof.status)]
+
+
+@dataclass(frozen=True)
+class BenchOptions:
+    """Which statements to go through."""
+
+    file: Annotated[
+        Positional[Path | None],
+        arg(metavar="FILE", help_behavior_hint="(default: the 78 shipped identities)"),
+    ] = None
+    """JSON Lines: {"statement": "a = b"}; also lhs, rhs, vars, and id, name, holds if known."""
+    out: Path = Path("runs/wzllm/bench.jsonl")
+    """A line for each finished statement; the same command again goes on from there."""
+    tier: Literal["finite", "certificate", "kernel"] = "certificate"
+    """How far to go with each."""
+    budget: float = 30.0
+    """Seconds for each statement's search."""
+
+
+def bench(options: BenchOptions) -> int:
+    """Prove a list of identities; exits with 1 if a status contradicts what is known."""
+    from collections import Counter
+
+    from icml.wzllm.bench import contradicts, read_items, run_bench
+
+    def tell(record: dict[str, Any]) -> None:
+        print(f"{record['id']:<12} {record['status']:<20} {record['detail'][:60]}", flush=True)
+
+    items = list(read_items(options.file))
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    records = run_bench(items, options.out, tier=options.tier, budget_s=options.budget, tell=tell)
+    counts = Counter(record["status"] for record in records)
+    print("  ".join(f"{status}: {count}" for status, count in counts.most_common()))
+    wrong = [record["id"] for record in records if contradicts(record)]
+    if wrong:
+        print(f"these contradict what is known: {', '.join(wrong)}")
+    return 1 if wrong else 0
+
 
 def reproduce(options: ReproduceOptions) -> int:
-    """Run the experiment on a CPU and write its report."""
+    """Go through the 78 identities, then through the kernel, and write the report."""
     from icml.core.reproduce import reproduce as run
     from icml.wzllm.reproduce import SIZES, TITLE, run_experiment
 
     return run("wzllm", title=TITLE, sizes=SIZES, experiment=run_experiment, options=options)
 
 
-app: Mapping[str, Callable[[Any], int | None]] = {"reproduce": reproduce}
+app: Mapping[str, Callable[[Any], int | None]] = {
+    "prove": prove,
+    "check": check,
+    "sketch": sketch,
+    "bench": bench,
+    "reproduce": reproduce,
+}

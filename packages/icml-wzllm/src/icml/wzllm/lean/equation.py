@@ -1,0 +1,141 @@
+"""Equations between ring elements, proved in Lean from relations between their atoms.
+
+Each relation ``left = right`` says what an atom is: ``left - right = scale * atom - rest``. The
+difference of an equation's sides is divided by the relations one after the other; where a scale is
+in the way both sides are multiplied by it, and Lean cancels it again because it is positive. The
+quotients are the cofactors of a linear combination that Lean's normaliser checks. Nothing here is
+trusted: a wrong cofactor is a proof that Lean rejects.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from icml.wzllm.lean.terms import MINUS_ONE, Atom, Frame, Num, One, Plus, Term, Times, atoms
+
+RING = "Z"
+_ONE = One()
+
+
+class Unproved(ValueError):
+    """The relations don't give the equation."""
+
+
+@dataclass(frozen=True)
+class Relation:
+    """What is known of an atom."""
+
+    atom: Atom
+    proof: str
+    """A Lean proof of ``left = right``."""
+    left: Term
+    right: Term
+    scale: Term = _ONE
+    """The factor of the atom in ``left - right``; it doesn't contain the atom."""
+    thin: str = ""
+    """The natural number in Lean whose successor the scale is by definition; none for 1."""
+
+
+MINUS_ONE_RELATION = Relation(MINUS_ONE, "minusOneAdd", Plus(MINUS_ONE, One()), Num(0))
+
+
+class _Share(NamedTuple):
+    relation: Relation
+    cofactor: Any
+
+
+def prove_equation(left: Term, right: Term, relations: Sequence[Relation] = ()) -> str:
+    """Return a Lean proof of ``left = right``.
+
+    Args:
+        left: The left side; the proof's type is its value by definition.
+        right: The right side.
+        relations: In the order in which their atoms are eliminated: an atom may occur in what a
+            later relation says only if that one eliminates it.
+
+    Raises:
+        Unproved: If the relations don't give the equation.
+    """
+    relations = [*relations, MINUS_ONE_RELATION]
+    # A relation on what occurs nowhere would only make the proof longer.
+    present = set(atoms([left, right]))
+    used: list[Relation] = []
+    for relation in relations:
+        if relation.atom in present:
+            used.append(relation)
+            present.update(atoms([relation.left, relation.right, relation.scale]))
+    frame = Frame([left, right, *(t for r in used for t in (r.left, r.right, r.scale))])
+    shares, scales = _divide(frame, frame.poly(left) - frame.poly(right), used)
+    return _thinned(frame, left, right, shares, scales)
+
+
+def _divide(
+    frame: Frame, rest: Any, relations: Sequence[Relation]
+) -> tuple[list[_Share], list[Relation]]:
+    shares: list[_Share] = []
+    scales: list[Relation] = []
+    for relation in relations:
+        difference = frame.poly(relation.left) - frame.poly(relation.right)
+        scale = frame.poly(relation.scale)
+        cofactor = frame.context.constant(0)
+        while frame.degree(rest, relation.atom) > 0:
+            if scale != 1:
+                rest, cofactor = rest * scale, cofactor * scale
+                shares = [_Share(share.relation, share.cofactor * scale) for share in shares]
+                scales.append(relation)
+            quotient = frame.leading(rest, relation.atom) / scale
+            rest, cofactor = rest - quotient * difference, cofactor + quotient
+        shares.append(_Share(relation, cofactor))
+    if rest != 0:
+        raise Unproved(f"{len(rest)} terms are left over")
+    return shares, scales
+
+
+def _thinned(
+    frame: Frame, left: Term, right: Term, shares: Sequence[_Share], scales: Sequence[Relation]
+) -> str:
+    """Prove the scaled equation and cancel the scales one by one."""
+    sides = [(left, right)]
+    for relation in reversed(scales):
+        a, b = sides[-1]
+        sides.append((Times(relation.scale, a), Times(relation.scale, b)))
+    proof = _combination(frame, *sides[-1], shares)
+    env = frame.env
+    for relation, (a, b) in zip(scales, reversed(sides[:-1]), strict=True):
+        values = " ".join(f"(Ex.val {RING} {env} {frame.ex(side)})" for side in (a, b))
+        proof = f"(zThin {relation.thin} {values} {proof})"
+    return proof
+
+
+def _combination(frame: Frame, left: Term, right: Term, shares: Sequence[_Share]) -> str:
+    """Prove ``left = right`` from ``sum of cofactor * (relation's sides)``."""
+    parts: list[tuple[str, str, str, str]] = []
+    for relation, cofactor in shares:
+        a, b = frame.ex(relation.left), frame.ex(relation.right)
+        plus, minus = frame.signed_ex(cofactor)
+        if plus is not None:
+            parts.append((plus, relation.proof, a, b))
+        if minus is not None:
+            parts.append((minus, f"(turn {relation.proof})", b, a))
+    head = f"{RING} {frame.env}"
+    sides = f"{frame.ex(left)} {frame.ex(right)}"
+    if not parts:
+        return f"(byNorm {head} {sides} Eq.refl)"
+    known = [
+        (
+            f"(Ex.mul {c} {a})",
+            f"(Ex.mul {c} {b})",
+            f"(relScale {head} {c} (a := {a}) (b := {b}) {proof})",
+        )
+        for c, proof, a, b in parts
+    ]
+    left_sum, right_sum, proof = known[-1]
+    for a, b, step in reversed(known[:-1]):
+        proof = (
+            f"(relPlus {head} (a := {a}) (b := {b}) (c := {left_sum}) (d := {right_sum})"
+            f" {step} {proof})"
+        )
+        left_sum, right_sum = f"(Ex.add {a} {left_sum})", f"(Ex.add {b} {right_sum})"
+    return f"(byRel {head} {sides} {left_sum} {right_sum} {proof} Eq.refl)"

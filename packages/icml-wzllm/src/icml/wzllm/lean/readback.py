@@ -1,0 +1,199 @@
+"""A printed Lean statement, read back into the statement language and compared with the identity.
+
+The printer is not trusted with what was proved: the statement that the kernel checks is read by
+this small reader, which knows nothing of the printer, and must say what the identity says.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from icml.wzllm.expressions import Add, Call, Expr, Integer, Multiply, Name, Negate, Power, Sum
+from icml.wzllm.ring import Ring, ring
+from icml.wzllm.shape import reshape
+from icml.wzllm.statement import Identity
+from icml.wzllm.terms import NotHypergeometric, OutOfReach, to_terms, vanishes
+from icml.wzllm.values import Undefined, evaluate
+
+POINTS = 50
+"""Points at which both are evaluated, at most; ours."""
+
+_TOKEN = re.compile(r"\(|\)|=>|[^\s()]+")
+_BINDER = re.compile(r"\s*\((\w+) : (Nat|Whole)\) → ")
+
+
+class Unfaithful(ValueError):
+    """The Lean statement isn't the identity, or isn't one that can be read."""
+
+
+@dataclass(frozen=True)
+class Statement:
+    """What a Lean statement says."""
+
+    variables: tuple[str, ...]
+    left: Expr
+    right: Expr
+
+
+def read_statement(text: str) -> Statement:
+    """Read a statement in the words of the base.
+
+    Raises:
+        Unfaithful: If it isn't one.
+
+    Example:
+        >>> from icml.wzllm.expressions import to_text
+        >>> said = read_statement("(n : Nat) → Eq (wMul (Z.nm n) (Z.nm 2)) (ch Z (dbl n) n)")
+        >>> to_text(said.left), to_text(said.right)
+        ('n*2', 'binomial(2*n,n)')
+    """
+    variables: list[str] = []
+    while found := _BINDER.match(text):
+        variables.append(found[1])
+        text = text[found.end() :]
+    tokens = iter(_TOKEN.findall(f"({text})"))
+    tree = _tree(tokens)
+    match tree:
+        case ["Eq", left, right] if next(tokens, None) is None:
+            scope = frozenset(variables)
+            return Statement(tuple(variables), _whole(left, scope), _whole(right, scope))
+    raise Unfaithful("the Lean statement isn't an equation")
+
+
+def _tree(tokens: Iterator[str]) -> list:
+    """Read to the closing parenthesis of the first opening one."""
+    if next(tokens, None) != "(":
+        raise Unfaithful("the Lean statement isn't an equation")
+    stack: list[list] = [[]]
+    for token in tokens:
+        if token == "(":
+            stack.append([])
+        elif token == ")":
+            done = stack.pop()
+            if not stack:
+                return done
+            stack[-1].append(done)
+        else:
+            stack[-1].append(token)
+    raise Unfaithful("a parenthesis of the Lean statement isn't closed")
+
+
+def _natural(tree: object, scope: frozenset[str]) -> Expr:
+    match tree:
+        case [inner]:
+            return _natural(inner, scope)
+        case "Nat.zero":
+            return Integer(0)
+        case str() if tree.isdecimal():
+            return Integer(int(tree))
+        case str() if tree in scope:
+            return Name(tree)
+        case ["Nat.succ", inner]:
+            return Add((_natural(inner, scope), Integer(1)))
+        case ["Nat.add", left, right]:
+            return Add((_natural(left, scope), _natural(right, scope)))
+        case ["dbl", inner]:
+            return Multiply((Integer(2), _natural(inner, scope)))
+    raise Unfaithful(f"{tree} isn't a natural number of the base")
+
+
+def _whole(tree: object, scope: frozenset[str]) -> Expr:
+    match tree:
+        case [inner]:
+            return _whole(inner, scope)
+        case "minusOne":
+            return Negate(Integer(1))
+        case str() if tree in scope:
+            return Name(tree)
+        case ["wAdd" | "wMul" as operation, left, right]:
+            kind = Add if operation == "wAdd" else Multiply
+            return kind((_whole(left, scope), _whole(right, scope)))
+    return _call(tree, scope)
+
+
+def _call(tree: object, scope: frozenset[str]) -> Expr:
+    match tree:
+        case ["Z.nm", number] | ["Whole.pos", number]:
+            return _natural(number, scope)
+        case ["ch", "Z", upper, lower]:
+            return Call("binomial", (_natural(upper, scope), _natural(lower, scope)))
+        case ["pw", "Z", base, exponent]:
+            return Power(_whole(base, scope), _natural(exponent, scope))
+        case ["sumTo", "Z", ["fun", str() as variable, "=>", *body], high]:
+            if variable in scope:
+                raise Unfaithful(f"{variable} is bound twice")
+            inner = _whole(body, scope | {variable})
+            return Sum(variable, Integer(0), _natural(high, scope), inner)
+    raise Unfaithful(f"{str(tree)[:80]} isn't a term of the base")
+
+
+def check_faithful(text: str, identity: Identity) -> int:
+    """Compare a Lean statement with an identity, up to one positive factor.
+
+    Exactly: summand with summand, range with range, other side with other side. And at up to
+    :data:`POINTS` points by evaluation.
+
+    Returns:
+        The factor by which the identity was multiplied.
+
+    Raises:
+        Unfaithful: If they differ.
+    """
+    said = read_statement(text)
+    if sorted(said.variables) != sorted(identity.vars):
+        raise Unfaithful(f"the Lean statement is about {', '.join(said.variables)}")
+    scale = _scale(said, identity)
+    try:
+        shape = reshape(identity)
+        if not isinstance(said.left, Sum) or said.left.variable != shape.sum.variable:
+            raise Unfaithful("the Lean statement's left side isn't the sum")
+        pairs = [
+            (said.left.body, Multiply((Integer(scale), shape.sum.body))),
+            (said.right, Multiply((Integer(scale), shape.other))),
+            (said.left.low, shape.sum.low),
+            (said.left.high, shape.sum.high),
+        ]
+        names = ring((shape.sum.variable, *identity.vars))
+        for ours, theirs in pairs:
+            _same_terms(names, ours, theirs)
+    except (NotHypergeometric, OutOfReach) as error:
+        raise Unfaithful(f"the Lean statement can't be compared: {error}") from None
+    return scale
+
+
+def _same_terms(names: Ring, ours: Expr, theirs: Expr) -> None:
+    terms = [term for side in (ours, Negate(theirs)) for term in to_terms(names, side, frozenset())]
+    if not vanishes(names, terms):
+        raise Unfaithful("the Lean statement isn't the identity")
+
+
+def _scale(said: Statement, identity: Identity) -> int:
+    """Return the factor that the points show; all of them must agree on it."""
+    scale: Fraction | None = None
+    for point in _points(identity.vars):
+        try:
+            ours = [evaluate(side, point) for side in (said.left, said.right)]
+            theirs = [evaluate(side, point) for side in (identity.left, identity.right)]
+        except Undefined:
+            continue
+        if ours[0] - ours[1] != 0 or theirs[0] - theirs[1] != 0:
+            raise Unfaithful(f"a side is another at {point}")
+        if theirs[0] and scale is None:
+            scale = Fraction(ours[0]) / Fraction(theirs[0])
+        if scale is not None and ours[0] != scale * theirs[0]:
+            raise Unfaithful(f"the values at {point} don't fit")
+    if scale is None or scale <= 0 or scale.denominator != 1:
+        raise Unfaithful(f"the identity was multiplied by {scale}")
+    return int(scale)
+
+
+def _points(variables: Sequence[str]) -> Iterator[dict[str, int]]:
+    size = 1
+    while (size + 1) ** len(variables) <= POINTS:
+        size += 1
+    for values in itertools.islice(itertools.product(range(size), repeat=len(variables)), POINTS):
+        yield dict(zip(variables, values, strict=True))

@@ -1,0 +1,155 @@
+"""From a statement to a verdict: refuted, certified, proved in the kernel, or why not."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Literal
+
+from icml.wzllm.certificate import Certificate
+from icml.wzllm.certify import MAX_ORDER
+from icml.wzllm.finite import Counterexample, FiniteCheck, check_small_values
+from icml.wzllm.statement import BadStatement, Identity
+from icml.wzllm.worker import Stopped, Worker
+
+if TYPE_CHECKING:
+    from icml.wzllm.kernel import Kernel, Verdict
+
+__all__ = ["Proof", "Status", "Tier", "prove"]
+
+Tier = Literal["finite", "certificate", "kernel"]
+
+
+class Status(StrEnum):
+    """What became of a statement."""
+
+    PROVED = "proved"
+    """Accepted by a Lean kernel."""
+    CERTIFIED = "certified"
+    """Proved by a certificate that the judge accepts."""
+    OPEN = "open"
+    """Neither proved nor refuted; the detail names the obligation that is left."""
+    FALSE_STATEMENT = "false"
+    """Refuted by a counterexample."""
+    NOT_HYPERGEOMETRIC = "not hypergeometric"
+    """Outside of the class that the method decides; the detail names the part."""
+    TIMEOUT = "timeout"
+    """The budget ran out; ``reached`` says after which tier."""
+    BAD_STATEMENT = "bad statement"
+    """Not a statement of the language (:func:`prove` raises BadStatement, a list goes on)."""
+
+
+@dataclass(frozen=True)
+class Proof:
+    """The verdict on a statement and what backs it."""
+
+    status: Status
+    identity: Identity
+    detail: str = ""
+    """Why it isn't proved, or what the status leaves out; "" if nothing is left to say."""
+    certificate: Certificate | None = None
+    counterexample: Counterexample | None = None
+    reached: str = "finite"
+    """The last tier that was completed: finite, certificate or kernel."""
+    checked_upto: int = -1
+    """Every point whose values add up to this or less was compared exactly."""
+    points: int = 0
+    """Points that were compared."""
+    seconds: float = 0.0
+    lean: str | None = None
+    """The proof's text for the kernel, where one was printed."""
+    verdict: Verdict | None = None
+    """What the kernel said of it."""
+
+
+def prove(
+    identity: Identity | str,
+    *,
+    tier: Tier = "certificate",
+    max_order: int = MAX_ORDER,
+    check_upto: int = 12,
+    budget_s: float = 30.0,
+    kernel: Kernel | None = None,
+    worker: Worker | None = None,
+) -> Proof:
+    """Try to refute a statement at small values, then to certify it, then to have it checked.
+
+    The search runs in a child process, which is ended when the budget is spent.
+
+    Args:
+        identity: The statement, or its text.
+        tier: How far to go. ``finite`` compares small values; ``certificate`` (the default) looks
+            for a recurrence and R, and has the judge check them; ``kernel`` prints the proof and
+            has a Lean kernel check that.
+        max_order: Highest order of a recurrence, 0 or more.
+        check_upto: Points whose values add up to this are compared.
+        budget_s: Seconds for the search, and again for the kernel.
+        kernel: Judges the proof; the one of the wheel (``icml-wzllm[kernel]``) if None.
+        worker: A running child process for many statements; one for this call if None.
+
+    Raises:
+        BadStatement: If the text isn't a statement, or has no value at any small point.
+
+    Example:
+        >>> prove("sum(k,0,n,binomial(n,k)) = 2^n").status
+        <Status.CERTIFIED: 'certified'>
+        >>> str(prove("sum(k,0,n,binomial(n,k)) = 2^n+n").counterexample)
+        'at n = 1 the left side is 2, the right side 3'
+    """
+    start = time.perf_counter()
+    if isinstance(identity, str):
+        identity = Identity.parse(identity)
+    if max_order < 0 or check_upto < 0 or budget_s <= 0:
+        raise ValueError(
+            f"max_order and check_upto must be 0 or more and budget_s positive, got {max_order}, "
+            f"{check_upto} and {budget_s}"
+        )
+    checked = check_small_values(identity, check_upto)
+    proof = _after_finite(identity, checked)
+    if proof.status is Status.OPEN and tier != "finite":
+        with ExitStack() as stack:
+            at_hand = worker or stack.enter_context(Worker())
+            proof = _searched(proof, at_hand, max_order, budget_s)
+            if proof.status is Status.CERTIFIED and tier == "kernel":
+                from icml.wzllm.formal import checked_by_kernel
+
+                proof = checked_by_kernel(proof, at_hand, kernel, max_order, budget_s)
+    return replace(proof, seconds=time.perf_counter() - start)
+
+
+def _after_finite(identity: Identity, checked: FiniteCheck) -> Proof:
+    """Turn the finite check into a verdict; open where it decides nothing."""
+    if checked.points == 0:
+        why = checked.stopped or f"none of {checked.undefined} small points gives both sides values"
+        raise BadStatement(f"nothing to check: {why}")
+    proof = Proof(
+        Status.OPEN,
+        identity,
+        f"{checked.points} points compared, which proves nothing",
+        checked_upto=checked.upto,
+        points=checked.points,
+    )
+    if checked.counterexample is not None:
+        return replace(
+            proof, status=Status.FALSE_STATEMENT, detail="", counterexample=checked.counterexample
+        )
+    if not identity.vars:
+        detail = "no variables: both sides are the same number"
+        return replace(proof, status=Status.CERTIFIED, detail=detail)
+    return proof
+
+
+def _searched(proof: Proof, worker: Worker, max_order: int, budget_s: float) -> Proof:
+    try:
+        outcome = worker.certify(proof.identity, max_order=max_order, budget_s=budget_s)
+    except Stopped as stopped:
+        return replace(proof, status=Status.TIMEOUT, detail=f"the search: {stopped}")
+    return replace(
+        proof,
+        status=Status(outcome.status),
+        detail=outcome.detail,
+        certificate=outcome.certificate,
+        reached="certificate",
+    )
