@@ -51,7 +51,7 @@ class BabyAI:
     Example:
         >>> env = BabyAI("GoToLocal")
         >>> env.reset(seed=0).task
-        'go to a grey ball'
+        'go to the green ball'
         >>> env.step("turn left").info["steps"]
         1
     """
