@@ -1,8 +1,9 @@
 """The wheel's Lean: what it accepts, what it doesn't, and that nothing is left of hostile text."""
 
-import multiprocessing
+import os
 import re
-from pathlib import Path
+import subprocess
+import sys
 
 import psutil
 import pytest
@@ -77,7 +78,8 @@ def test_forbidden_text_never_reaches_lean(kernel, text):
 
 def test_theorem_that_rests_on_an_axiom_is_rejected_without_the_scan(kernel, monkeypatch):
     monkeypatch.setattr("icml.wzllm.kernel.judge.scan", lambda text, **options: text)
-    text = "axiom cheat (n : Nat) : Eq n (Nat.succ n)\ntheorem bad (n : Nat) : Eq n (Nat.succ n) := cheat n"
+    claim = "(n : Nat) : Eq n (Nat.succ n)"
+    text = f"axiom cheat {claim}\ntheorem bad {claim} := cheat n"
     verdict = kernel.check(text, "bad", "(n : Nat) → Eq n (Nat.succ n)")
     assert not verdict.accepted
     assert verdict.axioms == ("cheat",)
@@ -146,38 +148,31 @@ def test_foreign_text_is_read_by_nobody_where_root_runs_us(kernel):
 
 
 def test_base_is_compiled_once_and_harm_to_it_is_found(monkeypatch, tmp_path):
-    monkeypatch.setenv("ICML_CACHE", str(tmp_path))
+    olean = compiled_base().olean
     calls: list[int] = []
-    olean = WheelKernel()
-    olean.prepare()
-    real = base._compile
-    monkeypatch.setattr(base, "_compile", lambda: calls.append(1) or compiled)
-    compiled = real()
-    assert compiled_base().compile_seconds == 0 or calls == []
-    (file,) = Path(tmp_path).glob("icml-wzllm/WZCore-*/WZCore.olean")
-    file.write_bytes(file.read_bytes()[:-1] + b"!")
-    assert compiled_base().olean == compiled
+    monkeypatch.setenv("ICML_CACHE", str(tmp_path))
+    monkeypatch.setattr(base, "_compile", lambda: calls.append(1) or olean)
+    assert compiled_base().olean == olean
+    assert compiled_base() == (olean, 0.0)
     assert calls == [1]
-    assert file.read_bytes() == compiled
+    (file,) = tmp_path.glob("icml-wzllm/WZCore-*/WZCore.olean")
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    assert compiled_base().olean == olean
+    assert calls == [1, 1]
+    assert file.read_bytes() == olean
 
 
-def _compile_in(folder: str, seconds) -> None:
-    import os
-
-    os.environ["ICML_CACHE"] = folder
-    seconds.put(compiled_base().compile_seconds)
+COMPILE = "from icml.wzllm.kernel.base import compiled_base; print(compiled_base().compile_seconds)"
 
 
 @pytest.mark.slow
 def test_two_processes_at_once_compile_once(tmp_path):
-    context = multiprocessing.get_context("spawn")
-    seconds = context.Queue()
-    team = [context.Process(target=_compile_in, args=(str(tmp_path), seconds)) for _ in range(2)]
-    for process in team:
-        process.start()
-    took = sorted(seconds.get(timeout=120) for _ in team)
-    for process in team:
-        process.join()
+    env = {**os.environ, "ICML_CACHE": str(tmp_path)}
+    team = [
+        subprocess.Popen([sys.executable, "-c", COMPILE], env=env, stdout=subprocess.PIPE)
+        for _ in range(2)
+    ]
+    took = sorted(float(process.communicate()[0]) for process in team)
     assert took[0] == 0
     assert took[1] > 0
 

@@ -14,6 +14,10 @@ MATHLIB_HEADER = "import Mathlib\nset_option autoImplicit false"
 """First lines of files for a Lean that has Mathlib."""
 
 
+GRACE_S = 5.0
+"""What the server gets to say that it stopped Lean (s); ours."""
+
+
 class KiminaKernel:
     """Checks proofs on a server that speaks Kimina's ``POST /api/check``.
 
@@ -61,7 +65,7 @@ class KiminaKernel:
             return refused(error, backend=self.backend)
         started = time.monotonic()
         answer = self._post(question, timeout_s)
-        error = "" if answer is None else answer.get("error") or ""
+        error = "" if answer is None else _error(answer)
         return judge(
             question,
             [] if answer is None else _messages(answer),
@@ -78,7 +82,7 @@ class KiminaKernel:
         body = {"snippets": [snippet], "timeout": max(1, int(timeout_s)), "reuse": False}
         try:
             reply = self._httpx.post(
-                self._url, json=body, headers=self._headers, timeout=timeout_s + 5
+                self._url, json=body, headers=self._headers, timeout=timeout_s + GRACE_S
             )
             reply.raise_for_status()
             (answer,) = reply.json()["results"]
@@ -93,6 +97,11 @@ class KiminaKernel:
             raise UserError(
                 f"{self._url} doesn't answer as a Kimina Lean server does: {error}"
             ) from error
+
+
+def _error(answer: dict[str, Any]) -> str:
+    """Return what went wrong outside of the file itself."""
+    return answer.get("error") or (answer.get("response") or {}).get("message") or ""
 
 
 def _messages(answer: dict[str, Any]) -> list[Message]:

@@ -1,4 +1,4 @@
-"""Proofs and sketches as Lean text."""
+"""Proofs and sketches as Lean text; :func:`icml.wzllm.lean.sketch.sketch` writes the latter."""
 
 from typing import TYPE_CHECKING
 
@@ -11,13 +11,12 @@ __all__ = [
     "Unprintable",
     "check_faithful",
     "print_proof",
-    "sketch",
 ]
 
 if TYPE_CHECKING:
     from icml.wzllm.lean.printer import LeanProof, print_proof
     from icml.wzllm.lean.readback import check_faithful
-    from icml.wzllm.lean.sketch import Sketch, SubGoal, sketch
+    from icml.wzllm.lean.sketch import Sketch, SubGoal
     from icml.wzllm.lean.summand import Unprintable
 else:
     __getattr__, __dir__ = exports(
@@ -25,7 +24,7 @@ else:
         {
             "printer": ["LeanProof", "print_proof"],
             "readback": ["check_faithful"],
-            "sketch": ["Sketch", "SubGoal", "sketch"],
+            "sketch": ["Sketch", "SubGoal"],
             "summand": ["Unprintable"],
         },
     )

@@ -1,0 +1,78 @@
+"""Lean statements read back: what they say, and that another statement isn't taken for ours."""
+
+import pytest
+
+from icml.wzllm.expressions import to_text
+from icml.wzllm.lean import check_faithful
+from icml.wzllm.lean.readback import Unfaithful, read_statement
+from icml.wzllm.statement import Identity
+
+SQUARES = Identity.parse("sum(k,0,n,binomial(n,k)^2) = binomial(2*n,n)")
+SAYS = "(n : Nat) → Eq (sumTo Z (fun k => (wMul (ch Z n k) (ch Z n k))) n) (ch Z (dbl n) n)"
+
+
+def test_statement_is_read_word_by_word():
+    said = read_statement(SAYS)
+    assert said.variables == ("n",)
+    assert to_text(said.left) == "sum(k,0,n,binomial(n,k)*binomial(n,k))"
+    assert to_text(said.right) == "binomial(2*n,n)"
+
+
+def test_all_words_are_read():
+    said = read_statement(
+        "(x : Whole) → (n : Nat) → Eq (wMul minusOne (pw Z (wAdd (Z.nm 1) x) (Nat.succ n)))"
+        " (wAdd (Whole.pos Nat.zero) (ch Z (Nat.add n 3) Nat.zero))"
+    )
+    assert to_text(said.left) == "-1*(1+x)^(n+1)"
+    assert to_text(said.right) == "0+binomial(n+3,0)"
+
+
+def test_faithful_statement_passes_with_factor_one():
+    assert check_faithful(SAYS, SQUARES) == 1
+
+
+def test_doubled_statement_passes_with_factor_two():
+    doubled = SAYS.replace("(wMul (ch", "(wMul (Z.nm 2) (wMul (ch").replace("k)))", "k))))")
+    doubled = doubled.replace("(ch Z (dbl n) n)", "(wMul (Z.nm 2) (ch Z (dbl n) n))")
+    assert check_faithful(doubled, SQUARES) == 2
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(wMul (ch Z n k) (ch Z n k))", "(ch Z n k)"),
+        ("(ch Z (dbl n) n)", "(ch Z (dbl n) (Nat.succ n))"),
+        ("(ch Z (dbl n) n)", "(wMul (Z.nm 2) (ch Z (dbl n) n))"),
+        (")) n)", ")) (Nat.succ n))"),
+        ("(wMul (ch Z n k) (ch Z n k))", "(wMul (ch Z n k) (ch Z n (Nat.succ k)))"),
+        ("(n : Nat)", "(m : Nat) → (n : Nat)"),
+    ],
+)
+def test_other_statements_are_refused(old, new):
+    assert old in SAYS
+    with pytest.raises(Unfaithful):
+        check_faithful(SAYS.replace(old, new), SQUARES)
+
+
+def test_true_but_other_statement_is_refused():
+    # The summands agree in their sums only: by symmetry sum k C(n,k)^2 = sum (n-k) C(n,k)^2.
+    moment = Identity.parse("sum(k,0,n,k*binomial(n,k)^2) = sum(k,0,n,(n-k)*binomial(n,k)^2)")
+    with pytest.raises(Unfaithful):
+        check_faithful(SAYS, moment)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "(n : Nat) → n",
+        "(n : Nat) → Eq (ch Z n n",
+        "(n : Nat) → Eq (ch Z n n) (Z.nm 1)) (",
+        "(n : Nat) → Eq (unknown n) (Z.nm 1)",
+        "(n : Nat) → Eq (sumTo Z (fun n => (Z.nm n)) n) (Z.nm 1)",
+        "(n : Nat) → Eq (Z.nm m) (Z.nm 1)",
+    ],
+)
+def test_what_is_no_statement_of_the_base_is_refused(text):
+    with pytest.raises(Unfaithful):
+        read_statement(text)
