@@ -8,7 +8,7 @@ from icml.wzllm.bench import contradicts, read_items, run_bench
 LINES = [
     {"id": "row", "statement": "sum(k,0,n,binomial(n,k)) = 2^n", "holds": True},
     {"id": "wrong", "lhs": "sum(k,0,n,k)", "rhs": "n^2", "holds": False},
-    {"id": "strange", "statement": "sum(k,0,n,", "holds": None},
+    {"id": "strange", "statement": "sum(k,0,n, = 1", "holds": None},
 ]
 
 

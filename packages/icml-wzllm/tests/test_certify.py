@@ -5,11 +5,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from icml.wzllm.certify import certify
-from icml.wzllm.evaluate import TooLarge, Undefined, evaluate
 from icml.wzllm.finite import check_small_values
 from icml.wzllm.parser import parse
 from icml.wzllm.statement import Identity
-from icml.wzllm.verify import verify
+from icml.wzllm.values import TooLarge, Undefined, evaluate
+from icml.wzllm.verification import verify
 
 FALSE = [
     "sum(k,0,n,binomial(n,k)) = 2^n+n",

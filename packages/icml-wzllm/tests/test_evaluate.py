@@ -5,8 +5,8 @@ from math import comb, factorial
 import pytest
 import sympy
 
-from icml.wzllm.evaluate import Meter, TooLarge, Undefined, evaluate
 from icml.wzllm.parser import parse
+from icml.wzllm.values import Meter, TooLarge, Undefined, evaluate
 
 
 def value(text, **values):
@@ -77,9 +77,9 @@ def _random_formula(draws, depth):
         small = draws.randint(0, 3)
         return f"({left[0]})^{small}", left[1] ** small
     if kind == "sum":
-        k = sympy.Symbol("k")
+        k = sympy.Symbol(f"k{depth}")
         summand = left[1] * k + right[1]
-        return f"sum(k,0,n,({left[0]})*k+({right[0]}))", sympy.Sum(
+        return f"sum({k},0,n,({left[0]})*{k}+({right[0]}))", sympy.Sum(
             summand, (k, 0, sympy.Symbol("n"))
         )
     signs = {"+": left[1] + right[1], "-": left[1] - right[1], "*": left[1] * right[1]}

@@ -5,8 +5,8 @@ import pytest
 from icml.wzllm.certify import certify
 from icml.wzllm.experiment import perturbed
 from icml.wzllm.finite import check_small_values
-from icml.wzllm.suite import suite
-from icml.wzllm.verify import verify
+from icml.wzllm.identities import suite
+from icml.wzllm.verification import verify
 
 ITEMS = {item.id: item for item in suite()}
 

@@ -5,7 +5,6 @@ import pytest
 import sympy
 from sympy.concrete.gosper import gosper_sum
 
-from icml.wzllm.evaluate import evaluate
 from icml.wzllm.parser import parse
 from icml.wzllm.ring import ring
 from icml.wzllm.telescope import telescoper
@@ -20,6 +19,7 @@ from icml.wzllm.terms import (
     vanishes,
 )
 from icml.wzllm.text import polynomial, polynomial_text, term_text
+from icml.wzllm.values import evaluate
 
 KN = ring(("k", "n"))
 SHIFTS = frozenset(("k", "n"))

@@ -6,7 +6,7 @@ import pytest
 from icml.wzllm.certificate import BadCertificate, Certificate, Ratio, read_certificate
 from icml.wzllm.certify import certify
 from icml.wzllm.statement import BadStatement, Identity
-from icml.wzllm.verify import verify
+from icml.wzllm.verification import verify
 
 SQUARES = Identity.parse("sum(k,0,n,binomial(n,k)^2) = binomial(2*n,n)")
 # Written by hand from the literature, not by the search.

@@ -26,24 +26,24 @@ __all__ = [
 
 if TYPE_CHECKING:
     from icml.wzllm.certificate import Certificate, read_certificate
-    from icml.wzllm.evaluate import evaluate
     from icml.wzllm.finite import Counterexample, check_small_values
+    from icml.wzllm.identities import suite
     from icml.wzllm.parser import parse
-    from icml.wzllm.prove import Proof, Status, prove
+    from icml.wzllm.proofs import Proof, Status, prove
     from icml.wzllm.statement import BadStatement, Identity
-    from icml.wzllm.suite import suite
-    from icml.wzllm.verify import Report, verify
+    from icml.wzllm.values import evaluate
+    from icml.wzllm.verification import Report, verify
 else:
     __getattr__, __dir__ = exports(
         __name__,
         {
             "certificate": ["Certificate", "read_certificate"],
-            "evaluate": ["evaluate"],
+            "values": ["evaluate"],
             "finite": ["Counterexample", "check_small_values"],
             "parser": ["parse"],
-            "prove": ["Proof", "Status", "prove"],
+            "proofs": ["Proof", "Status", "prove"],
             "statement": ["BadStatement", "Identity"],
-            "suite": ["suite"],
-            "verify": ["Report", "verify"],
+            "identities": ["suite"],
+            "verification": ["Report", "verify"],
         },
     )

@@ -10,9 +10,9 @@ from typing import Any
 
 from icml.core.errors import UserError
 from icml.core.journal import Journal
-from icml.wzllm.prove import Proof, Status, Tier, prove
+from icml.wzllm.identities import Item, read_item, suite
+from icml.wzllm.proofs import Proof, Status, Tier, prove
 from icml.wzllm.statement import BadStatement
-from icml.wzllm.suite import Item, read_item, suite
 from icml.wzllm.worker import Worker
 
 __all__ = ["contradicts", "proof_to_json", "read_items", "run_bench"]

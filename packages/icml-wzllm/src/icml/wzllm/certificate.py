@@ -85,7 +85,7 @@ class Certificate:
 
     @classmethod
     def from_json(cls, text: str) -> Certificate:
-        """Read a file's text. Nothing in it is believed: :func:`icml.wzllm.verify.verify` checks.
+        """Read a file's text; nothing in it is believed (``verify`` checks it).
 
         Raises:
             BadCertificate: If it isn't JSON of this version, or has other fields than that.

@@ -8,7 +8,6 @@ from typing import NamedTuple
 from icml.wzllm.certificate import Certificate, Ratio
 from icml.wzllm.derive import Claim, Derived, Rejected, derive, without_powers_of_zero
 from icml.wzllm.domain import Undetermined
-from icml.wzllm.evaluate import Undefined
 from icml.wzllm.expressions import Sum
 from icml.wzllm.find import find
 from icml.wzllm.ring import Fraction, ring
@@ -16,7 +15,8 @@ from icml.wzllm.shape import Shape, reshape, shift_candidates
 from icml.wzllm.statement import Identity
 from icml.wzllm.terms import NotHypergeometric, OutOfReach, to_term, to_terms
 from icml.wzllm.text import polynomial_text, term_text
-from icml.wzllm.verify import verify
+from icml.wzllm.values import Undefined
+from icml.wzllm.verification import verify
 
 __all__ = ["MAX_ORDER", "Outcome", "certify"]
 

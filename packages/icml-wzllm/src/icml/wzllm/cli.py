@@ -56,7 +56,7 @@ def prove(options: ProveOptions) -> int:
     budget ran out, 2 if it isn't a statement.
     """
     from icml.wzllm.bench import proof_to_json
-    from icml.wzllm.prove import prove as run
+    from icml.wzllm.proofs import prove as run
     from icml.wzllm.show import proof_text
 
     proof = run(

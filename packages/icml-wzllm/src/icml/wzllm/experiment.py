@@ -11,9 +11,9 @@ from typing import Any
 from icml.wzllm.bench import proof_to_json
 from icml.wzllm.certificate import Certificate
 from icml.wzllm.certify import certify
-from icml.wzllm.prove import prove
-from icml.wzllm.suite import Item, suite
-from icml.wzllm.verify import verify
+from icml.wzllm.identities import Item, suite
+from icml.wzllm.proofs import prove
+from icml.wzllm.verification import verify
 from icml.wzllm.worker import Worker
 
 __all__ = ["kernel_trials", "perturbed", "symbolic_trials"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from icml.wzllm.evaluate import Meter, Number, TooLarge, Undefined, compiled
 from icml.wzllm.statement import Identity
+from icml.wzllm.values import Meter, Number, TooLarge, Undefined, compiled
 
 __all__ = ["Counterexample", "FiniteCheck", "check_small_values"]
 

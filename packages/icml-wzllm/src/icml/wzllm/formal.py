@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from icml.core.errors import UserError
-from icml.wzllm.prove import Proof, Status, prove
+from icml.wzllm.proofs import Proof, Status, prove
 from icml.wzllm.worker import Stopped, Worker
 
 if TYPE_CHECKING:

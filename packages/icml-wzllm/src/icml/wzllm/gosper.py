@@ -28,8 +28,6 @@ def gosper_form(ring: Ring, numerator: Poly, denominator: Poly, k: str) -> Gospe
     content_r, below = _factors(denominator)
     p = q = r = ring.one
     for i, (upper, _) in enumerate(above):
-        if ring.degree(upper, k) < 1:
-            continue
         for j, (lower, _) in enumerate(below):
             common = min(above[i][1], below[j][1])
             shift = _shift_between(ring, upper, lower, k) if common else None
@@ -57,18 +55,20 @@ def _factors(poly: Poly) -> tuple[int, list[tuple[Poly, int]]]:
 def _shift_between(ring: Ring, f: Poly, g: Poly, k: str) -> int | None:
     """Return the whole j with ``f(k) = ± g(k + j)``, None if there is none."""
     degree = ring.degree(f, k)
-    if degree != ring.degree(g, k):
+    if degree < 1 or degree != ring.degree(g, k):
         return None
+    if f == g:
+        return 0
     a, b = ring.coefficients(f, k), ring.coefficients(g, k)
     lead = a[degree]
     if lead != b[degree] and lead != -b[degree]:
         return None
     # f_{d-1} / f_d = g_{d-1} / g_d + d j
     difference = a.get(degree - 1, ring.zero) * b[degree] - b.get(degree - 1, ring.zero) * lead
-    quotient = ring.lowest_terms(difference, degree * lead * b[degree])
-    if not (quotient.num.is_constant() and quotient.den == 1):
+    quotient, remainder = divmod(difference, degree * lead * b[degree])
+    if remainder != 0 or not quotient.is_constant():
         return None
-    shift = int(quotient.num.leading_coefficient())
+    shift = int(quotient.leading_coefficient())
     moved = ring.shift(g, k, shift)
     return shift if moved in (f, -f) else None
 

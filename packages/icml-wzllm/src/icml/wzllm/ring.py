@@ -131,11 +131,16 @@ class Ring:
 
     def coefficients(self, poly: Poly, name: str) -> dict[int, Poly]:
         """Return the coefficient, free of ``name``, for each power of ``name`` that occurs."""
+        if poly.is_constant():
+            return {} if poly == 0 else {0: poly}
         index = self._index[name]
         parts: dict[int, dict[tuple[int, ...], Any]] = {}
         for powers, coefficient in poly.to_dict().items():
-            key = (*powers[:index], 0, *powers[index + 1 :])
-            parts.setdefault(int(powers[index]), {})[key] = coefficient
+            power = int(powers[index])
+            key = (*powers[:index], 0, *powers[index + 1 :]) if power else powers
+            parts.setdefault(power, {})[key] = coefficient
+        if len(parts) == 1 and 0 in parts:
+            return {0: poly}
         return {power: self._context.from_dict(part) for power, part in parts.items()}
 
     def lowest_terms(self, num: Poly, den: Poly) -> Fraction:

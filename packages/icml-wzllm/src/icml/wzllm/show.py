@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from icml.wzllm.certificate import Certificate, Ratio
-from icml.wzllm.prove import Proof
+from icml.wzllm.proofs import Proof
 
 __all__ = ["proof_text", "recurrence_text"]
 

@@ -1,6 +1,6 @@
 """Zeilberger's creative telescoping: the recurrence of a sum and the rational R that proves it.
 
-Nothing here is trusted: :mod:`icml.wzllm.verify` checks what is found.
+Nothing here is trusted: :mod:`icml.wzllm.verification` checks what is found.
 """
 
 from __future__ import annotations
@@ -41,17 +41,15 @@ def telescoper(ring: Ring, term: Term, k: str, n: str | None, order: int) -> Tel
     Returns:
         None if there is none.
     """
-    quotients = [Fraction(ring.one, ring.one)]
-    if n is not None:
-        quotients += [shift_quotient(ring, term, n, j) for j in range(1, order + 1)]
-    common = ring.one
-    for quotient in quotients:
-        common = common * (quotient.den / common.gcd(quotient.den))
-    numerators = [quotient.num * (common / quotient.den) for quotient in quotients]
     step = shift_quotient(ring, term, k)
-    form = gosper_form(
-        ring, *ring.lowest_terms(common * step.num, ring.shift(common, k, 1) * step.den), k
-    )
+    numerators, common = [ring.one], ring.one
+    if n is not None and order > 0:
+        quotients = [shift_quotient(ring, term, n, j) for j in range(1, order + 1)]
+        for quotient in quotients:
+            common = common * (quotient.den / common.gcd(quotient.den))
+        numerators = [common, *(quotient.num * (common / quotient.den) for quotient in quotients)]
+        step = ring.lowest_terms(common * step.num, ring.shift(common, k, 1) * step.den)
+    form = gosper_form(ring, *step, k)
     targets = [form.p * numerator for numerator in numerators]
     bound = degree_bound(ring, form, max(ring.degree(t, k) for t in targets), k)
     if not 0 <= bound <= MAX_DEGREE:

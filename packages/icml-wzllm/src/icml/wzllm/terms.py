@@ -13,7 +13,6 @@ from dataclasses import dataclass, field, replace
 
 from flint import fmpz
 
-from icml.wzllm.evaluate import Undefined, evaluate
 from icml.wzllm.expressions import (
     Add,
     Call,
@@ -29,6 +28,7 @@ from icml.wzllm.expressions import (
     to_text,
 )
 from icml.wzllm.ring import Fraction, Linear, Poly, Ring
+from icml.wzllm.values import Undefined, evaluate
 
 __all__ = [
     "NotHypergeometric",
@@ -119,7 +119,7 @@ def to_term(ring: Ring, expr: Expr, shifts: frozenset[str]) -> Term:
     Raises:
         NotHypergeometric: If it isn't one term.
         OutOfReach: If it is one with too large numbers in it.
-        icml.wzllm.evaluate.Undefined: If a constant in it has no value.
+        icml.wzllm.values.Undefined: If a constant in it has no value.
     """
     return _Reader(ring, shifts).term(expr)
 

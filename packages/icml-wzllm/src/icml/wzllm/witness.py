@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import islice
 
 from icml.wzllm.certificate import Certificate, Ratio
-from icml.wzllm.evaluate import Meter, Number, TooLarge, Undefined, compiled
 from icml.wzllm.expressions import Add, Divide, Expr, Sum
 from icml.wzllm.parser import parse
 from icml.wzllm.shape import Shape
 from icml.wzllm.text import MAX_POLYNOMIAL
+from icml.wzllm.values import Meter, Number, TooLarge, Undefined, compiled
 
 __all__ = ["disagreement"]
 

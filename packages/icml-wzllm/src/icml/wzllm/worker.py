@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from icml.wzllm.certificate import Certificate
 from icml.wzllm.certify import Outcome, certify
 from icml.wzllm.statement import Identity
-from icml.wzllm.verify import Report, verify
+from icml.wzllm.verification import Report, verify
 
 __all__ = ["Stopped", "Worker"]
 
@@ -77,7 +77,7 @@ class Worker:
         return Outcome(answer["status"], answer["detail"], certificate)
 
     def verify(self, certificate: Certificate, *, budget_s: float) -> Report:
-        """Run :func:`icml.wzllm.verify.verify` in the process.
+        """Run :func:`icml.wzllm.verification.verify` in the process.
 
         Raises:
             Stopped: If it takes more than ``budget_s`` seconds or too much memory.

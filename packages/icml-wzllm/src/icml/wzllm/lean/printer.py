@@ -36,7 +36,7 @@ from icml.wzllm.ring import Poly, Ring
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
 from icml.wzllm.terms import shift_quotient, to_term
-from icml.wzllm.verify import read_claim
+from icml.wzllm.verification import read_claim
 
 __all__ = ["LeanProof", "Unprintable", "print_proof"]
 

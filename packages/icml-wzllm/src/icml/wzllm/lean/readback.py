@@ -12,12 +12,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from icml.wzllm.evaluate import Undefined, evaluate
 from icml.wzllm.expressions import Add, Call, Expr, Integer, Multiply, Name, Negate, Power, Sum
 from icml.wzllm.ring import Ring, ring
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
 from icml.wzllm.terms import NotHypergeometric, OutOfReach, to_terms, vanishes
+from icml.wzllm.values import Undefined, evaluate
 
 POINTS = 50
 """Points at which both are evaluated, at most; ours."""

@@ -21,7 +21,7 @@ from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
 from icml.wzllm.terms import shift_quotient, to_term
 from icml.wzllm.text import polynomial_text
-from icml.wzllm.verify import read_claim
+from icml.wzllm.verification import read_claim
 
 __all__ = ["Sketch", "Style", "SubGoal", "sketch"]
 

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from icml.wzllm.certificate import Certificate
 from icml.wzllm.derive import Claim, Derived, Rejected, derive
 from icml.wzllm.domain import Undetermined
-from icml.wzllm.evaluate import Undefined
 from icml.wzllm.expressions import Sum
 from icml.wzllm.parser import BadStatement, parse
 from icml.wzllm.ring import Fraction, Ring, ring
@@ -15,6 +14,7 @@ from icml.wzllm.shape import Shape, reshape
 from icml.wzllm.statement import Identity
 from icml.wzllm.terms import NotHypergeometric, OutOfReach, Term, to_terms, vanishes
 from icml.wzllm.text import MAX_POLYNOMIAL, polynomial
+from icml.wzllm.values import Undefined
 from icml.wzllm.witness import disagreement
 
 __all__ = ["Report", "verify"]
@@ -38,7 +38,7 @@ def verify(certificate: Certificate, identity: Identity | None = None) -> Report
     statement, the recurrence and R; and both equations are evaluated at a few points.
 
     Args:
-        certificate: From a file or from :func:`icml.wzllm.prove.prove`.
+        certificate: From a file or from :func:`icml.wzllm.proofs.prove`.
         identity: The statement that it should prove; its own if None.
 
     Example:
