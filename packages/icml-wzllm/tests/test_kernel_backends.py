@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import runpy
 import sys
 import threading
 from contextlib import suppress
@@ -10,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from lake_stand_in import wheel_says
 
 from icml.core.errors import MissingExtra, UserError
 from icml.wzllm.kernel import (
@@ -20,6 +20,9 @@ from icml.wzllm.kernel import (
     WheelKernel,
 )
 from icml.wzllm.kernel.wheel import HEADER
+
+STAND_IN = Path(__file__).with_name("lake_stand_in.py")
+wheel_says = runpy.run_path(str(STAND_IN))["wheel_says"]
 
 SAME = "theorem same (n : Nat) : Eq n n := Eq.refl"
 SAYS = "(n : Nat) → Eq n n"
@@ -122,7 +125,7 @@ def test_missing_server_is_one_sentence():
 # --- LeanInteract ---------------------------------------------------------------------------
 
 LAKE = f"""#!/bin/sh
-exec {sys.executable} {Path(__file__).with_name("lake_stand_in.py")} "$0" "$@"
+exec {sys.executable} {STAND_IN} "$0" "$@"
 """
 
 
@@ -204,7 +207,18 @@ def test_lean_interact_that_cannot_start_is_one_sentence(project):
 @pytest.mark.skipif(find_spec("lean_dojo") is not None, reason="lean-dojo is installed")
 def test_missing_lean_dojo_names_its_extra():
     with pytest.raises(MissingExtra, match=r"pip install 'icml-wzllm\[lean-dojo\]'"):
-        LeanDojoKernel(lambda text: None, "File.lean")
+        LeanDojoKernel(None, "File.lean", 1)
+
+
+@pytest.mark.skipif(find_spec("lean_dojo") is None, reason="lean-dojo is not installed")
+def test_lean_dojo_still_has_the_signatures_that_we_call():
+    import lean_dojo
+
+    opened = list(inspect.signature(lean_dojo.Dojo).parameters)
+    assert opened[:2] == ["entry", "timeout"]
+    assert list(inspect.signature(lean_dojo.Dojo.run_cmd).parameters)[1:] == ["state", "command"]
+    assert {"error"} <= set(lean_dojo.LeanError.__dataclass_fields__)
+    assert {"id", "message"} <= set(lean_dojo.CommandState.__dataclass_fields__)
 
 
 # --- all ------------------------------------------------------------------------------------
