@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import runpy
 import sys
 import threading
 from contextlib import suppress
@@ -10,7 +11,6 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-from lake_stand_in import wheel_says
 
 from icml.core.errors import MissingExtra, UserError
 from icml.wzllm.kernel import (
@@ -20,6 +20,9 @@ from icml.wzllm.kernel import (
     WheelKernel,
 )
 from icml.wzllm.kernel.wheel import HEADER
+
+STAND_IN = Path(__file__).with_name("lake_stand_in.py")
+wheel_says = runpy.run_path(str(STAND_IN))["wheel_says"]
 
 SAME = "theorem same (n : Nat) : Eq n n := Eq.refl"
 SAYS = "(n : Nat) → Eq n n"
@@ -122,7 +125,7 @@ def test_missing_server_is_one_sentence():
 # --- LeanInteract ---------------------------------------------------------------------------
 
 LAKE = f"""#!/bin/sh
-exec {sys.executable} {Path(__file__).with_name("lake_stand_in.py")} "$0" "$@"
+exec {sys.executable} {STAND_IN} "$0" "$@"
 """
 
 

@@ -19,7 +19,7 @@ STATEMENTS = [
     "sum(k,0,n,binomial(n,k)^2) = binomial(2*n,n)",
     "sum(k,0,n,k*binomial(n,k)^2) = n*binomial(2*n,n)/2",
     "sum(k,0,n,k*binomial(n,k)) = n*2^(n-1)",
-    "sum(k,0,2*n,(-1)^k*binomial(2*n,k)^2) = (-1)^n*binomial(2*n,n)",
+    "sum(k,0,n,2^k*binomial(n,k)) = 3^n",
 ]
 
 
