@@ -25,10 +25,10 @@ from icml.wzllm.find import find
 from icml.wzllm.finite import check_small_values
 from icml.wzllm.identities import suite
 from icml.wzllm.parser import parse
+from icml.wzllm.reading import to_term
 from icml.wzllm.ring import ring
 from icml.wzllm.shape import reshape
 from icml.wzllm.telescope import Telescoper, telescoper
-from icml.wzllm.terms import to_term
 from icml.wzllm.verification import verify
 
 REPEATS, COUNT = 5, 20

@@ -6,18 +6,10 @@ import sympy
 from sympy.concrete.gosper import gosper_sum
 
 from icml.wzllm.parser import parse
+from icml.wzllm.reading import NotHypergeometric, OutOfReach, to_term, to_terms
 from icml.wzllm.ring import ring
 from icml.wzllm.telescope import telescoper
-from icml.wzllm.terms import (
-    NotHypergeometric,
-    OutOfReach,
-    as_fraction,
-    shift_quotient,
-    shifted,
-    to_term,
-    to_terms,
-    vanishes,
-)
+from icml.wzllm.terms import as_fraction, shift_quotient, shifted, vanishes
 from icml.wzllm.text import polynomial, polynomial_text, term_text
 from icml.wzllm.values import evaluate
 

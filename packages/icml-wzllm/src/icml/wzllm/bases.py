@@ -6,9 +6,10 @@ from icml.wzllm.domain import Domain, Undetermined
 from icml.wzllm.expressions import Expr, Integer, Sum, free_names, substitute
 from icml.wzllm.faithful import check_faithful, check_regular
 from icml.wzllm.limits import settled
+from icml.wzllm.reading import NotHypergeometric, OutOfReach, linear_form, to_terms
 from icml.wzllm.ring import Ring
 from icml.wzllm.shape import Shape
-from icml.wzllm.terms import NotHypergeometric, OutOfReach, Term, linear_form, to_terms, vanishes
+from icml.wzllm.terms import Term, vanishes
 from icml.wzllm.values import TooLarge, Undefined, evaluate
 
 __all__ = ["sides_agree"]

@@ -10,10 +10,10 @@ from icml.wzllm.derive import Claim, Derived, Rejected, derive, without_powers_o
 from icml.wzllm.domain import Undetermined
 from icml.wzllm.expressions import Sum
 from icml.wzllm.find import find
+from icml.wzllm.reading import NotHypergeometric, OutOfReach, to_term, to_terms
 from icml.wzllm.ring import Fraction, ring
 from icml.wzllm.shape import Shape, reshape, shift_candidates
 from icml.wzllm.statement import Identity
-from icml.wzllm.terms import NotHypergeometric, OutOfReach, to_term, to_terms
 from icml.wzllm.text import polynomial_text, term_text
 from icml.wzllm.values import Undefined
 from icml.wzllm.verification import verify

@@ -31,19 +31,10 @@ from icml.wzllm.expressions import (
 )
 from icml.wzllm.faithful import check_faithful, check_regular, check_shifts
 from icml.wzllm.limits import Range, boundary
+from icml.wzllm.reading import NotHypergeometric, linear_form, to_term, to_terms
 from icml.wzllm.ring import Fraction, Linear, Poly, Ring
 from icml.wzllm.shape import Shape
-from icml.wzllm.terms import (
-    NotHypergeometric,
-    Term,
-    combined,
-    linear_form,
-    shift_quotient,
-    shifted,
-    to_term,
-    to_terms,
-    vanishes,
-)
+from icml.wzllm.terms import Term, combined, shift_quotient, shifted, vanishes
 
 __all__ = ["Claim", "Derived", "Rejected", "derive", "without_powers_of_zero"]
 

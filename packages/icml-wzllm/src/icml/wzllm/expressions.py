@@ -154,8 +154,8 @@ def free_names(expr: Expr) -> tuple[str, ...]:
     """Return the variables that no ``sum`` binds, in the order in which they occur.
 
     Example:
-        >>> from icml.wzllm.parser import parse
-        >>> free_names(parse("sum(k,0,n,binomial(m,k))"))
+        >>> row = Call("binomial", (Name("m"), Name("k")))
+        >>> free_names(Sum("k", Integer(0), Name("n"), row))
         ('n', 'm')
     """
     match expr:

@@ -22,8 +22,9 @@ from icml.wzllm.expressions import (
     to_text,
 )
 from icml.wzllm.limits import Range
+from icml.wzllm.reading import linear_form, to_term
 from icml.wzllm.ring import Linear, Poly
-from icml.wzllm.terms import Term, linear_form, to_term
+from icml.wzllm.terms import Term
 
 __all__ = ["check_faithful", "check_regular", "check_shifts"]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from icml.wzllm.derive import Claim
 from icml.wzllm.expressions import Sum
+from icml.wzllm.reading import to_term
 from icml.wzllm.ring import Fraction, Poly, Ring, ring
 from icml.wzllm.shape import Shape
 from icml.wzllm.telescope import Telescoper, telescoper
-from icml.wzllm.terms import to_term
 
 __all__ = ["find"]
 

@@ -11,8 +11,9 @@ from math import factorial
 from typing import NamedTuple
 
 from icml.wzllm.domain import Domain, Undetermined
+from icml.wzllm.reading import OutOfReach
 from icml.wzllm.ring import Fraction, Linear, Poly
-from icml.wzllm.terms import OutOfReach, Term, shifted
+from icml.wzllm.terms import Term, shifted
 
 __all__ = ["Range", "boundary", "limit", "settled"]
 

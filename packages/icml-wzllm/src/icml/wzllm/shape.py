@@ -19,8 +19,8 @@ from icml.wzllm.expressions import (
     substitute,
     to_text,
 )
+from icml.wzllm.reading import NotHypergeometric
 from icml.wzllm.statement import Identity
-from icml.wzllm.terms import NotHypergeometric
 
 __all__ = ["Shape", "reshape", "shift_candidates"]
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from icml.wzllm.parser import BadStatement, parse
+from icml.wzllm.reading import to_term
 from icml.wzllm.ring import Fraction, Linear, Poly, Ring
-from icml.wzllm.terms import Term, to_term
+from icml.wzllm.terms import Term
 
 __all__ = ["fraction_text", "polynomial", "polynomial_text", "term_text"]
 

@@ -9,10 +9,11 @@ from icml.wzllm.derive import Claim, Derived, Rejected, derive
 from icml.wzllm.domain import Undetermined
 from icml.wzllm.expressions import Sum
 from icml.wzllm.parser import BadStatement, parse
+from icml.wzllm.reading import NotHypergeometric, OutOfReach, to_terms
 from icml.wzllm.ring import Fraction, Ring, ring
 from icml.wzllm.shape import Shape, reshape
 from icml.wzllm.statement import Identity
-from icml.wzllm.terms import NotHypergeometric, OutOfReach, Term, to_terms, vanishes
+from icml.wzllm.terms import Term, vanishes
 from icml.wzllm.text import MAX_POLYNOMIAL, polynomial
 from icml.wzllm.values import Undefined
 from icml.wzllm.witness import disagreement

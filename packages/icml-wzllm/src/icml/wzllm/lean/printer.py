@@ -32,10 +32,11 @@ from icml.wzllm.lean.summand import (
 )
 from icml.wzllm.lean.template import proof_text
 from icml.wzllm.lean.terms import Atom, Num, Plus, Term, Times, from_poly, lean, product
+from icml.wzllm.reading import to_term
 from icml.wzllm.ring import Poly, Ring
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
-from icml.wzllm.terms import shift_quotient, to_term
+from icml.wzllm.terms import shift_quotient
 from icml.wzllm.verification import read_claim
 
 __all__ = ["LeanProof", "Unprintable", "print_proof"]

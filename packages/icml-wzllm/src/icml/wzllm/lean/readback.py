@@ -13,10 +13,11 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from icml.wzllm.expressions import Add, Call, Expr, Integer, Multiply, Name, Negate, Power, Sum
+from icml.wzllm.reading import NotHypergeometric, OutOfReach, to_terms
 from icml.wzllm.ring import Ring, ring
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
-from icml.wzllm.terms import NotHypergeometric, OutOfReach, to_terms, vanishes
+from icml.wzllm.terms import vanishes
 from icml.wzllm.values import Undefined, evaluate
 
 POINTS = 50

@@ -16,10 +16,11 @@ from icml.wzllm.lean.mathlib import NAT, RATIONAL, natural, rational
 from icml.wzllm.lean.printer import print_proof
 from icml.wzllm.lean.summand import Unprintable
 from icml.wzllm.parser import parse
+from icml.wzllm.reading import to_term
 from icml.wzllm.ring import Poly
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
-from icml.wzllm.terms import shift_quotient, to_term
+from icml.wzllm.terms import shift_quotient
 from icml.wzllm.text import polynomial_text
 from icml.wzllm.verification import read_claim
 

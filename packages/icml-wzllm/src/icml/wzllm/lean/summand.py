@@ -24,8 +24,8 @@ from icml.wzllm.lean.factors import (
     RowBinomial,
     ShiftedBinomial,
 )
+from icml.wzllm.reading import NotHypergeometric, linear_form, to_term
 from icml.wzllm.ring import Linear, Poly, Ring
-from icml.wzllm.terms import NotHypergeometric, linear_form, to_term
 
 
 class Unprintable(ValueError):
