@@ -65,10 +65,14 @@ def transformers_model(kind, vocabulary=11):
             **{k: v for k, v in size.items() if k != "num_key_value_heads"}
         ),
         "gpt2": lambda: transformers.GPT2Config(vocab_size=11, n_embd=16, n_layer=2, n_head=2),
-        # caps its logits after the head, so it must not be scored from hidden states
         "gemma2": lambda: transformers.Gemma2Config(
-            **size, head_dim=8, final_logit_softcapping=1.0
+            **size, head_dim=8, final_logit_softcapping=0.1
         ),
+        "gemma3_text": lambda: transformers.Gemma3TextConfig(
+            **size, head_dim=8, final_logit_softcapping=0.1
+        ),
+        # scales its logits after the head, so it must not be scored from hidden states
+        "cohere": lambda: transformers.CohereConfig(**size, pad_token_id=0, logit_scale=9.0),
     }[kind]()
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -164,7 +168,7 @@ def test_a_transformers_sequence_never_makes_a_batch_of_logits_nor_of_their_grad
     assert largest.elements <= logits // 8
 
 
-@pytest.mark.parametrize("kind", [*sorted(logprobs.PLAIN_HEAD), "gemma2"])
+@pytest.mark.parametrize("kind", [*sorted(logprobs.PLAIN_HEAD), "cohere"])
 def test_sequence_equals_the_models_own_logits(kind):
     model = transformers_model(kind)
     ids, mask = random_ids(11, 3, 7), random_ids(2, 3, 7, seed=1)
@@ -172,6 +176,15 @@ def test_sequence_equals_the_models_own_logits(kind):
     with torch.no_grad():
         result = logprobs.sequence(model, ids, mask, temperature=0.7, chunk=2)
         assert_close(result, naive_sequence(model, ids, mask, 0.7))
+
+
+def test_an_output_layer_that_does_more_than_multiply_is_called():
+    model, ids = transformers_model("llama"), random_ids(11, 3, 7)
+    model.lm_head.register_forward_hook(lambda module, inputs, output: 3 * output)
+    mask = torch.ones_like(ids)
+    mask[:, 0] = 0
+    with torch.no_grad():
+        assert_close(logprobs.sequence(model, ids, mask), naive_sequence(model, ids, mask))
 
 
 @pytest.mark.parametrize("make", [BigramModel, lambda: transformers_model("llama")])

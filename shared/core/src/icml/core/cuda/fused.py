@@ -198,13 +198,12 @@ class _Scores(torch.autograd.Function):
                 summed = torch.zeros_like(block.weight)
                 for rows, states, logits, slope in ctx.head.tiles(hidden, block):
                     logs = logits.sub_(top[rows, None]).sub_(log_total[rows, None])
-                    logs.clamp_(min=torch.finfo(wide).min)  # 0 * -inf below would be NaN
-                    pulls = torch.zeros_like(logs)
-                    if on_entropy is not None:
-                        pulls -= (logs + entropy[rows, None]) * on_entropy[rows, None]
-                    if on_logp is not None:
-                        pulls -= on_logp[rows, None]
-                    pulls *= logs.exp_()
+                    pulls = _pulls(
+                        logs,
+                        None if on_logp is None else on_logp[rows, None],
+                        None if on_entropy is None else on_entropy[rows, None],
+                        entropy[rows, None],
+                    )
                     if on_logp is not None:
                         direct = (on_logp[rows] * inside[rows])[:, None]
                         pulls.scatter_add_(1, token[rows, None], direct)
@@ -218,6 +217,19 @@ class _Scores(torch.autograd.Function):
                 if for_weight is not None:
                     for_weight[block.columns] = summed
         return for_hidden, for_weight, for_bias, None, None
+
+
+def _pulls(
+    logs: Tensor, on_logp: Tensor | None, on_entropy: Tensor | None, entropy: Tensor
+) -> Tensor:
+    """Return the gradient of a tile's logits but for the chosen tokens' own; ``logs`` is lost."""
+    logs.clamp_(min=torch.finfo(logs.dtype).min)  # 0 * -inf would be NaN
+    pulls = torch.zeros_like(logs)
+    if on_entropy is not None:
+        pulls -= (logs + entropy) * on_entropy
+    if on_logp is not None:
+        pulls -= on_logp
+    return pulls.mul_(logs.exp_())
 
 
 def _include(logits: Tensor, top: Tensor, total: Tensor, moment: Tensor) -> None:

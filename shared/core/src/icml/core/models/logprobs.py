@@ -1,7 +1,7 @@
 """Log-probabilities and entropies of tokens, in slices that keep memory flat.
 
 A batch of logits is by far the largest tensor of language-model training: (samples, tokens,
-vocabulary). Nothing here makes a second one.
+vocabulary). Nothing here makes a second one, and for the usual models not even a first.
 """
 
 from __future__ import annotations
@@ -15,14 +15,20 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from icml.core.cuda.fused import ROWS_AT_ONCE, score_tokens
+
 # 2^24 float32 logits are 64 MiB (ours).
 LOGITS_AT_ONCE = 2**24
 
-# transformers' families whose logits are lm_head(base_model(ids)) and nothing more. Others scale
-# or cap them afterwards (gemma2, cohere, granite, ...), so they are asked for their own logits.
+# transformers' families whose logits are lm_head(base_model(ids)), capped where the configuration
+# has a final_logit_softcapping, and nothing more. Others scale them afterwards (cohere, granite,
+# ...), so they are asked for their own logits.
 PLAIN_HEAD = frozenset(
-    {"gemma", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3", "smollm3"}
-)
+    {
+        "gemma", "gemma2", "gemma3_text", "gpt2", "gpt_neox", "llama", "mistral", "qwen2", "qwen3",
+        "smollm3",
+    }
+)  # fmt: skip
 
 
 def log_distribution(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -131,7 +137,7 @@ def _in_slices(score: Callable[..., Tensor], *tensors: Tensor, dim: int, size: i
 
 
 def sequence(
-    model: nn.Module,
+    model: Any,
     ids: Tensor,
     mask: Tensor,
     *,
@@ -140,10 +146,10 @@ def sequence(
 ) -> Tensor:
     """Log-probability of each marked token of a sequence given the tokens before it.
 
-    For the usual transformers families the output layer is applied to the marked positions only,
-    slice by slice, so that (samples, tokens, vocabulary) never exists; any other causal model is
-    called once as ``model(ids).logits``. Gradients flow; slices are computed again in the
-    backward pass.
+    For the usual transformers families the marked positions are scored straight from the last
+    hidden states (`icml.core.cuda.fused`), so that (samples, tokens, vocabulary) never exists; any
+    other causal model is called once as ``model(ids).logits``. Gradients flow; slices are computed
+    again in the backward pass.
 
     Args:
         model: A causal language model. It is called without an attention mask, so rows must be
@@ -152,7 +158,7 @@ def sequence(
         mask: Tokens to score, booleans or 0/1, ``(samples, tokens)``. The first token of a row
             follows nothing and cannot be scored.
         temperature: Divides the logits, > 0.
-        chunk: Positions worked on at once, >= 1; as many as hold 2^24 logits if None.
+        chunk: Positions worked on at once, >= 1; None takes a number that keeps memory small.
 
     Returns:
         Nats, ``(samples, tokens)``, at least float32: entry t belongs to ``ids[:, t]``; 0 outside
@@ -173,41 +179,37 @@ def sequence(
     shifted, targets = marked[:, 1:], ids[:, 1:]
     if ids.shape[1] < 2:
         return torch.zeros(ids.shape, device=ids.device)
-    if _has_plain_head(model):
-        found = _from_hidden(
-            model, ids[:, :-1], targets, shifted, temperature=temperature, chunk=chunk
-        )
-    else:
+    head = _plain_head(model)
+    if head is None:
         logits = model(ids[:, :-1]).logits
-        found = _selected(logits, targets, temperature, chunk)[shifted]
+        # The logits may be of fewer tokens than the prompts are made of.
+        wanted = targets.masked_fill(~shifted, 0)
+        found = _selected(logits, wanted, temperature, chunk)[shifted]
+    else:
+        hidden = model.base_model(input_ids=ids[:, :-1], use_cache=False).last_hidden_state
+        found = score_tokens(
+            hidden[shifted],
+            head.weight,
+            targets[shifted],
+            bias=head.bias,
+            temperature=temperature,
+            softcap=getattr(model.config, "final_logit_softcapping", None),
+            rows_at_once=ROWS_AT_ONCE if chunk is None else _positions(chunk, 1),
+        ).logp
     scattered = found.new_zeros(ids.shape)
     scattered[marked] = found
     return scattered
 
 
-def _has_plain_head(model: nn.Module) -> bool:
+def _plain_head(model: Any) -> nn.Linear | None:
+    """Return the output layer of a model whose logits are its product with the hidden states."""
     # A transformers model can only be at hand if that module is loaded: no import, no cost.
     modeling = sys.modules.get("transformers.modeling_utils")
     if modeling is None or not isinstance(model, modeling.PreTrainedModel):
-        return False
-    return model.config.model_type in PLAIN_HEAD
-
-
-def _from_hidden(
-    model: Any,
-    ids: Tensor,
-    targets: Tensor,
-    marked: Tensor,
-    *,
-    temperature: float,
-    chunk: int | None,
-) -> Tensor:
-    """Score the marked positions from the last hidden states, ``(marked,)``."""
+        return None
+    if model.config.model_type not in PLAIN_HEAD:
+        return None
     head = model.get_output_embeddings()
-
-    def score(hidden: Tensor, chosen: Tensor) -> Tensor:
-        return _selected(head(hidden), chosen, temperature, chunk)
-
-    hidden = model.base_model(input_ids=ids, use_cache=False).last_hidden_state
-    size = _positions(chunk, head.weight.shape[0])
-    return _in_slices(score, hidden[marked], targets[marked], dim=0, size=size)
+    # An adapter or a hook on the layer (LoRA, weights that are gathered on use) must be called.
+    plain = type(head) is nn.Linear and not (head._forward_hooks or head._forward_pre_hooks)
+    return head if plain else None

@@ -159,14 +159,16 @@ def score(
         temperature: Divides the logits, as it did when the completions were drawn.
 
     Returns:
-        ``(n, longest completion)`` in the dtype of the logits.
+        ``(n, longest completion)``, at least float32.
+
+    Raises:
+        ValueError: If a prompt is empty or the temperature is not > 0.
     """
     rows = _join(prompt_ids, prompt_lengths, completion_ids)
-    logits = model(rows[:, :-1]).logits
-    first, tokens = prompt_lengths[:, None] - 1, completion_ids.shape[1]
-    positions = first + torch.arange(tokens, device=first.device)
-    index = positions[:, :, None].expand(-1, -1, logits.shape[-1])
-    return logprobs.selected(logits.gather(1, index), completion_ids, temperature=temperature)
+    tokens = torch.arange(completion_ids.shape[1], device=rows.device)
+    places = prompt_lengths[:, None] + tokens
+    mask = torch.zeros_like(rows, dtype=torch.bool).scatter_(1, places, True)
+    return logprobs.sequence(model, rows, mask, temperature=temperature).gather(1, places)
 
 
 def _join(prompt_ids: Tensor, lengths: Tensor, completion_ids: Tensor) -> Tensor:
