@@ -59,6 +59,12 @@ def groups_for_tests(folder: Path) -> list[str]:
     return project_file(folder)["tool"].get("icml", {}).get("test-groups", [])
 
 
+def extras_for_readme(folder: Path) -> str:
+    """Return the extras that the README's examples need, as ``[kernel]``; "" if there are none."""
+    extras = project_file(folder)["tool"].get("icml", {}).get("readme-extras", [])
+    return f"[{','.join(extras)}]" if extras else ""
+
+
 def tracked_files(root: Path = ROOT) -> list[Path]:
     """Return the files that git tracks or would track, relative to ``root``."""
     command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
