@@ -95,8 +95,8 @@ def study(name: str, out: Path) -> dict[str, Any]:
     config = Config(
         setting,
         rates,
-        tuple(range(3000, 3003 if table else 3002)),
-        tuple(range(4000, 4012 if table else 4006)),
+        tuple(range(3000, 3003 if table else 3001)),
+        tuple(range(4000, 4012 if table else 4004)),
     )
     with Run.open("empg", config, size="settings", out=out / name.replace(" ", "-")) as run:
         folder = run.dir.absolute() / "checkpoints"
@@ -105,7 +105,7 @@ def study(name: str, out: Path) -> dict[str, Any]:
             starts = {f"warm-start/seed={seed}": (seed,) for seed in seeds}
             run.cells(starts, partial(warm_start, setting, folder), workers=1)
         evaluate = partial(one_run, setting, folder)
-        scores = _scores(run, evaluate, METHODS, rates, config.select_seeds)
+        scores = _scores(run, evaluate, list(METHODS), rates, config.select_seeds)
         best = {
             "GRPO": _best(scores, ["GRPO"]),
             "EMPG": _best(scores, [method for method in METHODS if method != "GRPO"]),
