@@ -8,22 +8,18 @@ from icml.core.errors import UserError
 from icml.core.models.tiny import CausalOutput
 from icml.core.rl.groups import group_advantage
 from icml.core.rl.rollout import EnvTask, History, to_step_batch
-from icml.empg.experiment.arms import ARMS
-from icml.empg.experiment.language import (
-    VOCABULARY,
-    LanguageTraining,
-    decode,
-    demonstrations,
-    encode,
+from icml.empg.experiment.agent import (
     grpo_steps,
-    parse,
     play,
-    render,
-    train_language,
+    train_agent,
     warm_model,
     warm_start,
 )
+from icml.empg.experiment.arms import ARMS
+from icml.empg.experiment.language import LanguageTraining
 from icml.empg.keydoor import ACTIONS, KeyDoor
+
+WORDS = LanguageTraining.vocabulary
 
 SMALL = LanguageTraining(
     width=16, sft_steps=3, iterations=3, eval_every=2, tasks=2, group_size=4, evaluated=8
@@ -44,37 +40,37 @@ def folder(tmp_path_factory) -> Path:
 
 def run(folder: Path, arm: str = "empg", seed: int = 0):
     rows = []
-    result = train_language(
+    result = train_agent(
         SMALL, folder, ARMS[arm], 1e-3, seed, log=lambda step, **row: rows.append((step, row))
     )
     return result, rows
 
 
 def test_the_vocabulary_holds_every_word_once_and_prompts_are_the_observation():
-    assert len(set(VOCABULARY)) == len(VOCABULARY)
+    assert len(set(WORDS)) == len(WORDS)
     history = History([KeyDoor().reset(0)])
-    assert decode(render(history)) == f"<bos> {history.observations[0].text} |"
+    assert SMALL.decode(SMALL.render(history)) == f"<bos> {history.observations[0].text} |"
 
 
 @pytest.mark.parametrize("action", ACTIONS)
 def test_the_action_is_the_last_word(action):
-    assert parse(f"so-left {action}") == action
+    assert SMALL.parse(f"so-left {action}") == action
 
 
 @pytest.mark.parametrize("text", ["", "left so-left", "hands-empty"])
 def test_a_response_without_an_action_is_refused(text):
     with pytest.raises(ValueError, match="the last word must be one of left, right, take, open"):
-        parse(text)
+        SMALL.parse(text)
 
 
 def test_demonstrations_think_first_and_end_with_an_action():
     setting = LanguageTraining(thoughts=3)
-    for prompt, response in demonstrations(setting)[:50]:
+    for prompt, response in setting.demonstrations()[:50]:
         assert len(prompt) == 7
-        words = decode(response).split()
+        words = setting.decode(response).split()
         assert len(words) == 4
         assert [word.partition("-")[0] for word in words[:3]] == ["musing", "musing", "so"]
-        assert parse(decode(response)) == words[3]
+        assert setting.parse(setting.decode(response)) == words[3]
 
 
 def test_a_warm_start_is_decided_by_its_seed(folder, tmp_path):
@@ -121,8 +117,8 @@ class Opens(torch.nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.table = torch.nn.Parameter(torch.full((len(VOCABULARY), len(VOCABULARY)), -1e4))
-        plan, action = encode(["so-open", "open"])
+        self.table = torch.nn.Parameter(torch.full((len(WORDS), len(WORDS)), -1e4))
+        plan, action = SMALL.encode(["so-open", "open"])
         with torch.no_grad():
             self.table[:, plan] = 0.0
             self.table[plan, plan], self.table[plan, action] = -1e4, 0.0

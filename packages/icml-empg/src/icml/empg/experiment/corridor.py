@@ -65,7 +65,7 @@ def noisy_search(noise: float | Callable[[str], float]) -> Floats:
         chances, product(HANDS, SIGHTS, SIGHTS, PLACES, LASTS), strict=True
     ):
         sight = door if hand == "key-in-hand" else key
-        random = noise(sight) if callable(noise) else noise
+        random = noise if isinstance(noise, int | float) else noise(sight)
         row[:] = random / len(ACTIONS)
         row[ACTIONS.index(searching_action(hand, sight, place, last))] += 1 - random
     return np.log(chances)
