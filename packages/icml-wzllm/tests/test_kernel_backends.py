@@ -207,7 +207,18 @@ def test_lean_interact_that_cannot_start_is_one_sentence(project):
 @pytest.mark.skipif(find_spec("lean_dojo") is not None, reason="lean-dojo is installed")
 def test_missing_lean_dojo_names_its_extra():
     with pytest.raises(MissingExtra, match=r"pip install 'icml-wzllm\[lean-dojo\]'"):
-        LeanDojoKernel(lambda text: None, "File.lean")
+        LeanDojoKernel(None, "File.lean", 1)
+
+
+@pytest.mark.skipif(find_spec("lean_dojo") is None, reason="lean-dojo is not installed")
+def test_lean_dojo_still_has_the_signatures_that_we_call():
+    import lean_dojo
+
+    opened = list(inspect.signature(lean_dojo.Dojo).parameters)
+    assert opened[:2] == ["entry", "timeout"]
+    assert list(inspect.signature(lean_dojo.Dojo.run_cmd).parameters)[1:] == ["state", "command"]
+    assert {"error"} <= set(lean_dojo.LeanError.__dataclass_fields__)
+    assert {"id", "message"} <= set(lean_dojo.CommandState.__dataclass_fields__)
 
 
 # --- all ------------------------------------------------------------------------------------

@@ -1,55 +1,59 @@
-"""A thin door to LeanDojo; not run by our tests, which only hold it to the library's signatures."""
+"""A thin door to LeanDojo; our tests hold it to the library's signatures and do not run it."""
 
 from __future__ import annotations
 
+import re
 import time
+from pathlib import Path
 from typing import Any
 
 from icml.core.errors import require
-from icml.wzllm.kernel.judge import Message, ask, judge, refused
-from icml.wzllm.kernel.kimina import MATHLIB_HEADER
+from icml.wzllm.kernel.judge import STANDARD_AXIOMS, Message, ask, judge, refused
 from icml.wzllm.kernel.protocol import Verdict
 from icml.wzllm.kernel.scan import Refused
 
-EXTRA = "icml-wzllm[lean-dojo]"
+_COMMAND = re.compile(r"^(?=theorem|lemma|def|abbrev|noncomputable|#print)", re.MULTILINE)
 
 
 class LeanDojoKernel:
-    """Checks proofs in a repository that LeanDojo has traced.
-
-    LeanDojo runs a file of a repository; ours is put into it by ``write``, a function from text to
-    a ``lean_dojo.LeanGitRepo`` whose ``path`` in it holds that text.
-    """
+    """Checks proofs command by command at a line of a repository that LeanDojo has traced."""
 
     backend = "lean-dojo"
 
-    def __init__(self, write: Any, path: str, *, header: str = MATHLIB_HEADER) -> None:
-        """Name the repository's file.
+    def __init__(self, repo: Any, path: str, line: int) -> None:
+        """Name the place.
+
+        Args:
+            repo: A ``lean_dojo.LeanGitRepo``.
+            path: A file in it that imports what proofs need.
+            line: The line of that file before which the proof is read.
 
         Raises:
             MissingExtra: If lean-dojo is not installed.
         """
-        self._library = require("lean_dojo", extra=EXTRA)
-        self._write, self._path, self._header = write, path, header
+        self._library = require("lean_dojo", extra="icml-wzllm[lean-dojo]")
+        self._entry = (repo, Path(path), line)
 
     def check(self, lean: str, theorem: str, statement: str, timeout_s: float) -> Verdict:
         """Say whether ``lean`` proves ``statement``: see :class:`Kernel`."""
         try:
-            question = ask(lean, theorem, statement, header=self._header)
+            question = ask(lean, theorem, statement, header="")
         except Refused as error:
             return refused(error, backend=self.backend)
         started = time.monotonic()
-        trouble = ""
         messages: list[Message] = []
-        try:
-            said = self._library.check_proof(
-                self._library.Theorem(self._write(question.text), self._path, question.recheck)
-            )
-            messages = [Message("info", str(said))]
-        except Exception as error:  # the library raises its own kinds, which differ by release
-            trouble = f"LeanDojo failed: {error}"
-        seconds = time.monotonic() - started
+        with self._library.Dojo(self._entry, timeout=max(1, int(timeout_s))) as (dojo, state):
+            for command in filter(str.strip, _COMMAND.split(question.text)):
+                state = dojo.run_cmd(state, command.strip())
+                if isinstance(state, self._library.LeanError):
+                    messages.append(Message("error", state.error))
+                    break
+                messages.append(Message("info", state.message or ""))
         return judge(
-            question, messages, trouble=trouble, seconds=seconds, max_rss_mb=None,
+            question,
+            messages,
+            trusted=STANDARD_AXIOMS,
+            seconds=time.monotonic() - started,
+            max_rss_mb=None,
             backend=self.backend,
-        )  # fmt: skip
+        )
