@@ -65,16 +65,17 @@ def noisy_search(noise: float | Callable[[str], float]) -> Floats:
         chances, product(HANDS, SIGHTS, SIGHTS, PLACES, LASTS), strict=True
     ):
         sight = door if hand == "key-in-hand" else key
-        random = noise(sight) if callable(noise) else noise
+        random = noise if isinstance(noise, int | float) else noise(sight)
         row[:] = random / len(ACTIONS)
         row[ACTIONS.index(searching_action(hand, sight, place, last))] += 1 - random
     return np.log(chances)
 
 
 class Table(NamedTuple):
-    """The world as a graph: what is seen at each place, and where each action leads.
+    """The worlds as a graph: what is seen at each place, and where each action leads.
 
-    A place is a task, a cell and a hand, in one number.
+    A world is a pair of cells for key and door: tasks that start in different cells share it, which
+    is what makes exact success rates cheap. A place is a world, a cell and a hand, in one number.
     """
 
     start: Indices
@@ -145,18 +146,17 @@ class Corridor:
 
     @cached_property
     def table(self) -> Table:
-        """Every place of every task."""
-        shape = (len(self.tasks), self.cells, 2)
-        row, agent, held = (x.reshape(-1, 1) for x in np.indices(shape))
-        key, door = self.tasks[row, 1], self.tasks[row, 2]
+        """Every place of every world."""
+        shape = (self.cells, self.cells, self.cells, 2)
+        key, door, agent, held = (x.reshape(-1, 1) for x in np.indices(shape))
         action = np.arange(len(ACTIONS))
         step = np.select([action == LEFT, action == RIGHT], [-1, 1], 0)
         cell = np.clip(agent + step, 0, self.cells - 1)
         hand = np.where((action == TAKE) & (agent == key), 1, held)
-        after = np.ravel_multi_index(np.broadcast_arrays(row, cell, hand), shape)
+        after = np.ravel_multi_index(np.broadcast_arrays(key, door, cell, hand), shape)
         opened = (action == OPEN) & (held == 1) & (agent == door)
-        n = np.arange(len(self.tasks))
-        start = np.ravel_multi_index((n, self.tasks[:, 0], np.zeros_like(n)), shape)
+        at, key_at, door_at = self.tasks.T
+        start = np.ravel_multi_index((key_at, door_at, at, np.zeros_like(at)), shape)
         return Table(start, self._states(agent, key, door, held), after, opened)
 
     def _states(self, agent: Indices, key: Indices, door: Indices, held: Indices) -> Indices:

@@ -44,7 +44,9 @@ def measure_batches(
 
     found = []
     for step, (policy, batch) in enumerate(updates(setting, None, batches.rate, seed)):
-        if step % batches.every == 0:
+        # At the start all states have one entropy, so there is nothing to tell apart; and a batch
+        # in which no group has both outcomes has no update.
+        if step and step % batches.every == 0 and batch.advantages.any():
             logits = torch.from_numpy(policy.logits)
             norm = score_norm_sq(logits)[torch.from_numpy(batch.states)].sqrt()
             row = _modulated(batch.entropy, batch.advantages, batch.next, norm)

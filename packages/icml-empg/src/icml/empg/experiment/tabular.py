@@ -113,7 +113,7 @@ def step_batch(episodes: Episodes, entropies: Floats, group_size: int) -> StepBa
 def updates(
     setting: Training, arm: EMPGParams | None, rate: float, seed: int
 ) -> Iterator[tuple[TabularPolicy, StepBatch]]:
-    """Yield, before each update, the policy and the batch it drew; the update follows.
+    """Yield, before each update and after the last one, the policy and the batch it drew.
 
     Args:
         setting: Task, start and optimizer.
@@ -124,15 +124,16 @@ def updates(
     policy = TabularPolicy(setting.start(), learning_rate=rate, optimizer=setting.optimizer)
     rng = np.random.default_rng(seed)
     corridor = _shared(setting.corridor)
-    for _ in range(setting.iterations):
+    for step in range(setting.iterations + 1):
         tasks = rng.integers(len(corridor.tasks), size=setting.tasks)
         groups = np.repeat(tasks, setting.group_size)
         episodes = corridor.roll(policy.probabilities(), groups, rng)
         batch = step_batch(episodes, policy.entropies(), setting.group_size)
         yield policy, batch
+        if step == setting.iterations:
+            return
         advantages = step_advantages(arm, batch.advantages, batch.entropy, batch.next)
         policy.score_step(batch.states, batch.actions, advantages.numpy() / len(batch.states))
-    yield policy, batch
 
 
 def train(
