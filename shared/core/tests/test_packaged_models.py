@@ -3,18 +3,10 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from icml.core.models.load import load
 from icml.core.models.packaged import packaged
-
-SENTENCES = [
-    "That is a happy person",
-    "That is a happy dog",
-    "That is a very happy person",
-    "Today is a sunny day",
-]
 
 
 def needs(name):
@@ -72,18 +64,3 @@ def random_text(random):
     )
     kept = [chr(point) for point in points if not 0xD800 <= point < 0xE000]
     return "".join(kept[: random.integers(0, 40)])
-
-
-@needs("minilm")
-def test_minilm_has_the_similarities_of_its_model_card():
-    # sentence-transformers/all-MiniLM-L6-v2: cosines of the first sentence with the others, from
-    # the hub's own widget example; mean over the tokens, then unit length.
-    loaded = load("pkg:minilm", dtype="float32", device="cpu")
-    inputs = loaded.tokenizer(SENTENCES, padding=True, return_tensors="pt")
-    with torch.inference_mode():
-        states = loaded.model(**inputs).last_hidden_state
-    mask = inputs.attention_mask[:, :, None]
-    vectors = F.normalize((states * mask).sum(1) / mask.sum(1), dim=1)
-    cosines = vectors[1:] @ vectors[0]
-    # The card gives four digits.
-    torch.testing.assert_close(cosines, torch.tensor([0.6946, 0.9429, 0.2569]), atol=5e-5, rtol=0)
