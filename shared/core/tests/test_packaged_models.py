@@ -5,8 +5,10 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from icml.core.models.blocks import decoder_layers, replace_blocks
 from icml.core.models.load import load
 from icml.core.models.packaged import packaged
+from icml.core.models.steps import forward_step, new_cache
 
 
 def needs(name):
@@ -64,3 +66,16 @@ def random_text(random):
     )
     kept = [chr(point) for point in points if not 0xD800 <= point < 0xE000]
     return "".join(kept[: random.integers(0, 40)])
+
+
+@needs("smollm2")
+@pytest.mark.slow
+def test_smollm2_cut_to_20_layers_has_the_same_logits_with_and_without_a_cache(smollm2):
+    model = smollm2.model
+    replace_blocks(model, decoder_layers(model)[:20])
+    ids = smollm2.tokenizer("Two plus two is four, and four", return_tensors="pt").input_ids
+    cache = new_cache(model)
+    steps = [forward_step(model, part, cache, last_only=False) for part in ids.split(3, 1)]
+    with torch.inference_mode():
+        # float32 logits of up to 20, over 20 layers
+        torch.testing.assert_close(torch.cat(steps, 1), model(ids).logits, atol=1e-3, rtol=0)
