@@ -3,8 +3,7 @@
 Run it with ``uv run python`` and this file; ``--out FILE`` writes the numbers as JSON. Each arm
 runs in a process of its own, on one thread, forward and backward, gradients to states and weight.
 Memory is what the peak resident size exceeds the inputs by, gradients included; time is processor
-time. The arms take turns, and
-the medians of the paired ratios are printed.
+time. The arms take turns, and the medians of the paired ratios are printed.
 """
 
 from __future__ import annotations

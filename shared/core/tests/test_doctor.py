@@ -1,4 +1,4 @@
-import os
+import re
 import stat
 import time
 from importlib.metadata import version
@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from icml.core.doctor import TOOLS, Row, Tool, examine, kvm, layout, machine, probe
+from icml.core.doctor import TOOLS, Row, Tool, examine, layout, machine, probe
+from icml.core.provenance import versions
 
 
 def program(folder: Path, name: str, script: str) -> Path:
@@ -43,24 +44,10 @@ def test_tool_that_does_not_answer_is_not_there(bin_folder: Path, script: str) -
     assert time.monotonic() - start < 10
 
 
-def test_docker_without_its_engine_is_said_to_be_unreachable(bin_folder: Path) -> None:
-    program(bin_folder, "docker", "echo Cannot connect to the Docker daemon >&2; exit 1")
-    (docker,) = (tool for tool in TOOLS if tool.name == "Docker")
-    assert "does not answer" in probe(docker).value
-
-
-def test_kvm_promises_no_more_than_it_saw(tmp_path: Path) -> None:
-    device = tmp_path / "kvm"
-    assert kvm(device).value.startswith("missing")
-    device.touch()
-    assert "was not tried" in kvm(device).value
-
-
-@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="root opens everything")
-def test_kvm_of_somebody_else_is_not_usable(tmp_path: Path) -> None:
-    device = tmp_path / "kvm"
-    device.touch(mode=0)
-    assert "not yours" in kvm(device).value
+def test_no_paper_is_named_that_does_not_exist() -> None:
+    papers = {name.removeprefix("icml-") for name in versions() if name.startswith("icml-")}
+    named = {name for tool in TOOLS for name in re.findall(r"icml-(\w+)", tool.enables)}
+    assert named <= papers
 
 
 def test_every_section_has_what_a_bug_report_needs() -> None:
@@ -69,7 +56,7 @@ def test_every_section_has_what_a_bug_report_needs() -> None:
     assert values["icml-core"] == version("icml-core")
     assert values["torch"] == version("torch")
     assert "CPU" in values["devices"]
-    assert {"python", "cores", "memory", "disk here", "git", "KVM"} <= values.keys()
+    assert {"python", "cores", "memory", "disk here", "git", "Lean"} <= values.keys()
 
 
 def test_disk_of_a_deleted_folder_is_unknown(tmp_path: Path) -> None:

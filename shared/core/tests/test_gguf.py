@@ -141,6 +141,31 @@ def test_the_cached_folder_gives_the_logits_and_ids_of_the_file(tiny):
     assert torch.equal(cached.model(ids).logits, direct(ids).logits)
 
 
+def test_a_file_that_is_not_there_is_named(tmp_path):
+    for path in (tmp_path / "none.gguf", tmp_path):
+        with pytest.raises(UserError, match=f"there is no file {path}"):
+            convert_gguf(path)
+
+
+def test_bfloat16_takes_half_the_room_and_rounds_the_weights(tiny):
+    exact, short = (load(tiny, device="cpu", dtype="float32", cache_dtype=d)
+                    for d in ("float32", "bfloat16"))  # fmt: skip
+    sizes = [
+        (convert_gguf(tiny, dtype=d) / "model.safetensors").stat().st_size
+        for d in ("float32", "bfloat16")
+    ]
+    # the file's own header is a few kB
+    assert sizes[1] < 0.75 * sizes[0]
+    assert short.spec.cache_dtype == "bfloat16"
+    for name, weight in exact.model.state_dict().items():
+        assert torch.equal(short.model.state_dict()[name], weight.bfloat16().float())
+
+
+def test_another_number_type_for_the_cache_is_refused(tiny):
+    with pytest.raises(UserError, match="kept in float32 or bfloat16, got float64"):
+        load(tiny, cache_dtype="float64")
+
+
 def test_a_second_call_gives_the_same_folder_untouched(tiny):
     folder = convert_gguf(tiny)
     before = {file: file.stat().st_mtime_ns for file in folder.iterdir()}

@@ -1,3 +1,5 @@
+from dataclasses import asdict
+
 import pytest
 import torch
 from hypothesis import given
@@ -38,6 +40,34 @@ def test_the_number_type_is_a_name_or_one_of_torch(dtype):
 def test_the_spec_says_what_the_defaults_came_to():
     spec = load(RANDOM, device="cpu").spec
     assert (spec.source, spec.dtype, spec.device) == (RANDOM, "float32", "cpu")
+    assert (spec.attn_implementation, spec.cache_dtype) == ("sdpa", None)
+
+
+def test_what_is_loaded_by_its_spec_is_the_same_model():
+    first = load(RANDOM, device="cpu", dtype="bfloat16", attn_implementation="eager")
+    again = load(**asdict(first.spec))
+    assert again.spec == first.spec
+    assert again.fingerprint == first.fingerprint
+
+
+def test_eager_attention_gives_the_weights_of_attention(tmp_path):
+    loaded = load(RANDOM, device="cpu", attn_implementation="eager")
+    loaded.model.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    ids = torch.tensor([[4, 5, 6]])
+    for source in (RANDOM, tmp_path):
+        model = load(source, device="cpu", attn_implementation="eager").model
+        (attention,) = model(ids, output_attentions=True).attentions
+        torch.testing.assert_close(attention.sum(-1), torch.ones(1, 4, 3))
+
+
+def test_an_attention_that_is_not_installed_is_one_sentence(tmp_path):
+    loaded = load(RANDOM, device="cpu")
+    loaded.model.save_pretrained(tmp_path)
+    loaded.tokenizer.save_pretrained(tmp_path)
+    with pytest.raises(UserError, match=r"cannot load .*[Ff]lash") as caught:
+        load(tmp_path, device="cpu", attn_implementation="flash_attention_3")
+    assert "\n" not in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -47,6 +77,10 @@ def test_the_spec_says_what_the_defaults_came_to():
         ({"device": "toaster"}, "device must be one of"),
         ({"revision": "main"}, "revision is for models of the hub"),
         ({"trust_remote_code": True}, "of kind random holds no code"),
+        ({"attn_implementation": "fast"}, "attn_implementation must be one of eager, .*got fast"),
+        ({"attn_implementation": "owner/kernel"}, "got owner/kernel"),
+        ({"attn_implementation": "flash_attention_3"}, "attn_implementation flash_attention_3: "),
+        ({"cache_dtype": "bfloat16"}, "cache_dtype is for GGUF files, and random:llama.* is none"),
     ],
 )
 def test_an_option_that_does_not_fit_is_refused(options, message):

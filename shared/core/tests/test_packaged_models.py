@@ -3,18 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from torch.nn import functional as F
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from icml.core.models.blocks import decoder_layers, replace_blocks
 from icml.core.models.load import load
 from icml.core.models.packaged import packaged
-
-SENTENCES = [
-    "That is a happy person",
-    "That is a happy dog",
-    "That is a very happy person",
-    "Today is a sunny day",
-]
+from icml.core.models.steps import forward_step, new_cache
 
 
 def needs(name):
@@ -74,16 +68,14 @@ def random_text(random):
     return "".join(kept[: random.integers(0, 40)])
 
 
-@needs("minilm")
-def test_minilm_has_the_similarities_of_its_model_card():
-    # sentence-transformers/all-MiniLM-L6-v2: cosines of the first sentence with the others, from
-    # the hub's own widget example; mean over the tokens, then unit length.
-    loaded = load("pkg:minilm", dtype="float32", device="cpu")
-    inputs = loaded.tokenizer(SENTENCES, padding=True, return_tensors="pt")
+@needs("smollm2")
+@pytest.mark.slow
+def test_smollm2_cut_to_20_layers_has_the_same_logits_with_and_without_a_cache(smollm2):
+    model = smollm2.model
+    replace_blocks(model, decoder_layers(model)[:20])
+    ids = smollm2.tokenizer("Two plus two is four, and four", return_tensors="pt").input_ids
+    cache = new_cache(model)
+    steps = [forward_step(model, part, cache, last_only=False) for part in ids.split(3, 1)]
     with torch.inference_mode():
-        states = loaded.model(**inputs).last_hidden_state
-    mask = inputs.attention_mask[:, :, None]
-    vectors = F.normalize((states * mask).sum(1) / mask.sum(1), dim=1)
-    cosines = vectors[1:] @ vectors[0]
-    # The card gives four digits.
-    torch.testing.assert_close(cosines, torch.tensor([0.6946, 0.9429, 0.2569]), atol=5e-5, rtol=0)
+        # float32 logits of up to 20, over 20 layers
+        torch.testing.assert_close(torch.cat(steps, 1), model(ids).logits, atol=1e-3, rtol=0)

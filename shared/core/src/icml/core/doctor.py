@@ -21,7 +21,6 @@ from typing import NamedTuple
 from icml.core.provenance import cores, versions
 
 PROBE_SECONDS = 4.0  # ours: importing torch took 2 to 3 s of wall time on two busy cores
-KVM = Path("/dev/kvm")
 
 
 class Row(NamedTuple):
@@ -45,12 +44,8 @@ class Tool(NamedTuple):
 
 TOOLS = (
     Tool("git", ("git",), ("--version",), "a report names the commit that it was made from"),
-    Tool("C compiler", ("cc", "gcc", "clang"), ("--version",), "icml-kenv builds kernel modules"),
-    Tool("QEMU", ("qemu-system-x86_64",), ("--version",), "icml-kenv boots patched kernels"),
-    Tool("Docker", ("docker",), ("version", "--format", "{{.Server.Version}}"),
-         "icml-kenv runs in a container"),
     Tool("Lean", ("lean",), ("--version",), "icml-wzllm checks proofs in a Lean project"),
-)  # fmt: skip
+)
 
 _TORCH_DEVICES = """
 import torch
@@ -75,7 +70,7 @@ def examine() -> dict[str, list[Row]]:
             *_torch_rows(torch),
         ],
         "Machine": machine(),
-        "Tools of single papers": [*tools, kvm()],
+        "Tools of single papers": tools,
     }
 
 
@@ -102,21 +97,9 @@ def probe(tool: Tool) -> Row:
         return Row(tool.name, f"missing: with it {tool.enables}")
     answer = _output([found, *tool.version])
     if answer is None:
-        # Docker's client is there and its engine is not, or a wrapper without its target.
+        # A wrapper without its target, such as elan's without a toolchain.
         return Row(tool.name, f"{found} does not answer: with it {tool.enables}")
     return Row(tool.name, answer.splitlines()[0] if answer else found)
-
-
-def kvm(device: Path = KVM) -> Row:
-    """Return whether the kernel's virtual machine device can be opened.
-
-    A device that opens may still not run a guest, so this promises no more than it saw.
-    """
-    if not device.exists():
-        return Row("KVM", "missing: with it icml-kenv's kernels boot faster")
-    if not os.access(device, os.R_OK | os.W_OK):
-        return Row("KVM", f"{device} is not yours to open: with it icml-kenv's kernels boot faster")
-    return Row("KVM", f"{device} opens (whether it runs a guest was not tried)")
 
 
 def machine(folder: Path = Path()) -> list[Row]:

@@ -1,1 +1,1 @@
-"""Model I/O: load models of all sources, tiny ones built in code, log-probabilities."""
+"""Model I/O: load, build, step, cut and look into models; score tokens, embed sentences."""

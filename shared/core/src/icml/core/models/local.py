@@ -50,7 +50,11 @@ def check_folder(folder: Path) -> None:
 
 
 def read_folder(
-    folder: Path, *, dtype: torch.dtype, trust_remote_code: bool = False
+    folder: Path,
+    *,
+    dtype: torch.dtype,
+    trust_remote_code: bool = False,
+    attn_implementation: str | None = None,
 ) -> ModelAndTokenizer:
     """Load a checkpoint and its tokenizer on the CPU, in eval mode.
 
@@ -58,6 +62,7 @@ def read_folder(
         folder: A folder in the format of transformers' ``save_pretrained``.
         dtype: Number type of the weights.
         trust_remote_code: Run the Python files that the configuration names.
+        attn_implementation: How attention is computed; None takes transformers' choice.
 
     Raises:
         UserError: If the folder fails `check_folder`, is damaged, lacks a weight (transformers
@@ -78,6 +83,7 @@ def read_folder(
             dtype=dtype,
             use_safetensors=True,
             trust_remote_code=trust_remote_code,
+            attn_implementation=attn_implementation,
             output_loading_info=True,
         )
         tokenizer = transformers.AutoTokenizer.from_pretrained(
@@ -112,7 +118,8 @@ def content_errors() -> tuple[type[Exception], ...]:
     strict = require("huggingface_hub.errors", extra="icml-core[hf]").StrictDataclassError
     damaged = require("safetensors", extra="icml-core[hf]").SafetensorError
     usual = (ArithmeticError, AttributeError, LookupError, OSError, RuntimeError, TypeError)
-    return (*usual, ValueError, strict, damaged)
+    # transformers asks for a library that an option needs and that is missing by ImportError.
+    return (*usual, ImportError, ValueError, strict, damaged)
 
 
 def first_line(error: Exception) -> str:
