@@ -33,7 +33,7 @@ class TableConfig:
     """Seeds whose results are shown."""
     select_seeds: tuple[int, ...] = (2000, 2001, 2002, 2003)
     """Seeds on which each arm's learning rate is chosen."""
-    rates: tuple[float, ...] = (32.0, 64.0, 128.0, 256.0, 512.0)
+    rates: tuple[float, ...] = (64.0, 128.0, 256.0, 512.0, 1024.0)
     """Learning rates of SGD, each tried for each arm."""
     iterations: int = 200
     """Updates."""
@@ -76,13 +76,13 @@ SIZES: Mapping[str, Config] = {
         TableConfig(
             report_seeds=(1000, 1001, 1002, 1003),
             select_seeds=(2000,),
-            rates=(32.0, 128.0, 512.0),
+            rates=(64.0, 256.0, 1024.0),
             iterations=100,
         ),
         model=ModelConfig(
             report_seeds=(1000, 1001, 1002),
             select_seeds=(2000,),
-            rates=(3e-4, 1e-3, 3e-3),
+            rates=(1e-3, 3e-3, 1e-2),
             iterations=4,
             eval_every=2,
             evaluated=32,
