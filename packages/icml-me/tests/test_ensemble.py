@@ -111,7 +111,11 @@ def test_a_member_of_weight_0_is_never_run(random_model, method):
 
 
 def test_single_runs_the_member_that_is_named(trio):
-    assert trio.generate(PROMPT, method="single", member=2, max_new_tokens=9).stats.calls == (0, 0, 9)
+    assert trio.generate(PROMPT, method="single", member=2, max_new_tokens=9).stats.calls == (
+        0,
+        0,
+        9,
+    )
 
 
 def test_equal_seeds_give_equal_texts_and_no_seed_another_one(trio):
@@ -240,9 +244,7 @@ def test_logprobs_are_the_log_of_the_mean_probability(trio):
     mean = 0.5 * laws[0] + 0.3 * laws[1] + 0.2 * laws[2]
     wanted = mean[range(4), text].log()
     # float32 forward passes
-    torch.testing.assert_close(
-        trio.logprobs(PROMPT, text).double(), wanted, atol=1e-5, rtol=1e-5
-    )
+    torch.testing.assert_close(trio.logprobs(PROMPT, text).double(), wanted, atol=1e-5, rtol=1e-5)
 
 
 def test_a_long_text_is_scored_in_slices_as_in_one(random_model):

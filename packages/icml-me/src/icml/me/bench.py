@@ -80,7 +80,7 @@ def run_seconds(
         method=method,
         max_new_tokens=tokens,
         seed=seed,
-        logits_processor=_no_end(ensemble),
+        logits_processor=no_end(ensemble),
     )
     return perf_counter() - start, result.stats
 
@@ -105,7 +105,8 @@ def time_plain_generate(
     return ratios
 
 
-def _no_end(ensemble: Ensemble) -> Any:
+def no_end(ensemble: Ensemble) -> Any:
+    """Return a logits processor under which no member ends a text."""
     from transformers.generation import SuppressTokensLogitsProcessor
 
     ends = sorted(ensemble.vocabulary.ends)
@@ -155,4 +156,6 @@ def describe(timing: Timing, *, members: int, batch: int) -> str:
 
 def _spread(ratios: Sequence[float]) -> str:
     low, high = min(ratios), max(ratios)
-    return f"{statistics.median(ratios):.2f} (median of {len(ratios)} pairs, {low:.2f} to {high:.2f})"
+    return (
+        f"{statistics.median(ratios):.2f} (median of {len(ratios)} pairs, {low:.2f} to {high:.2f})"
+    )

@@ -34,8 +34,8 @@ def me_generate(
         stopping_criteria: What ``generate`` made of its settings.
         generation_config: Must sample, with one beam.
         ensemble: Members with one vocabulary.
-        token_streamer: A ``BaseStreamer``. Under the name ``streamer`` transformers 5.24 keeps it to
-            itself and shows it the prompt alone.
+        token_streamer: A ``BaseStreamer``. Under the name ``streamer`` transformers 5.24 keeps it
+            to itself and shows it the prompt alone.
         **model_kwargs: Of these the attention mask is used.
 
     Returns:
@@ -70,7 +70,8 @@ def me_generate(
         return sequences
     from transformers.generation import GenerateDecoderOnlyOutput
 
-    return GenerateDecoderOnlyOutput(sequences=sequences)
+    ids: Any = sequences  # annotated as LongTensor there
+    return GenerateDecoderOnlyOutput(sequences=ids)
 
 
 def _check(model: Any, config: Any, ensemble: Ensemble) -> None:

@@ -21,7 +21,7 @@ from icml.me.result import EnsembleStats, GenerateResult
 from icml.me.rows import Rows
 from icml.me.sampling import Method, Sampling, WarpPlace, check_equivalent
 from icml.me.state import MemberState
-from icml.me.weights import Router, normalise
+from icml.me.weights import Weights, normalise, split_weights
 
 
 class Ensemble:
@@ -39,7 +39,7 @@ class Ensemble:
         models: Sequence[Any],
         *,
         tokenizers: Any = None,
-        weights: Sequence[float] | Tensor | Router | None = None,
+        weights: Weights = None,
         align: Literal["auto", "identical", "shared_prefix", "text"] = "auto",
         devices: Sequence[Any] | None = None,
     ) -> None:
@@ -47,7 +47,8 @@ class Ensemble:
 
         Args:
             models: Sources as `icml.core.models.load.load` takes them (``?layers=24`` behind one
-                leaves out its middle blocks, so that 24 stay), ``LoadedModel`` objects, or decoders of transformers.
+                leaves out its middle blocks, so that 24 stay), ``LoadedModel`` objects, or decoders
+                of transformers.
             tokenizers: One for all or one a member; None takes those that come with the models.
             weights: One a member, >= 0, scaled to the sum 1; or a `Router` that gives them for each
                 token. None weighs all equally.
@@ -59,8 +60,7 @@ class Ensemble:
                 tokenizers can't be matched as asked.
         """
         self.members = tuple(load_members(models, tokenizers=tokenizers, devices=devices))
-        self.router: Router | None = weights if callable(weights) else None
-        self.weights = normalise(None if callable(weights) else weights, len(self.members))
+        self.router, self.weights = split_weights(weights, len(self.members))
         """``(members,)``; what a router says takes their place."""
         self.level: Level = choose_level(self.members, align)
         self._vocabulary: Vocabulary | None = None
@@ -343,12 +343,11 @@ class Ensemble:
             weights.append(self._route(ids[:end], text, step))
         return torch.stack(weights)
 
-    def with_weights(self, weights: Sequence[float] | Tensor | Router | None) -> Ensemble:
+    def with_weights(self, weights: Weights) -> Ensemble:
         """Return an ensemble of the same members with other weights; nothing is loaded anew."""
         other = object.__new__(type(self))
         other.__dict__.update(self.__dict__)
-        other.router = weights if callable(weights) else None
-        other.weights = normalise(None if callable(weights) else weights, len(self.members))
+        other.router, other.weights = split_weights(weights, len(self.members))
         return other
 
 
@@ -366,9 +365,7 @@ def _check_stops(stops: Sequence[str], tokenizer: Any) -> None:
         raise UserError("stop needs tokenizers: the members have none")
 
 
-def _listener(
-    streamer: Any, first: MemberState, prompts: Padded
-) -> Callable[[Tensor], Any] | None:
+def _listener(streamer: Any, first: MemberState, prompts: Padded) -> Callable[[Tensor], Any] | None:
     """Return what tells a streamer the first member's new tokens."""
     if streamer is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -16,6 +16,9 @@ from icml.me.likelihood import mixture_law
 from icml.me.prompts import encode
 from icml.me.sampling import Sampling, check_equivalent
 from icml.me.state import MemberState
+
+if TYPE_CHECKING:
+    from icml.core.stats import ChiSquare
 
 MIN_EXPECTED = 5.0  # Cochran's rule for a cell of the test
 _REST = 1e-6  # probability below which the sequences that are not listed count as impossible
@@ -141,14 +144,7 @@ def verify_equivalence(
     law = exact_distribution(
         ensemble, prompt, steps=steps, sampling=sampling, min_probability=MIN_EXPECTED / n
     )
-    counts: Counter[tuple[int, ...]] = Counter()
-    begin = encode(prompt, ensemble.members, by_text=False)[0].ids
-    for number, start in enumerate(range(0, n, batch)):
-        rows = begin.expand(min(batch, n - start), -1)
-        result = ensemble.generate(
-            rows, max_new_tokens=steps, selection="per_row", seed=seed + number, **settings
-        )
-        counts.update(_keys(result.sequences[:, begin.shape[1] :], ensemble.vocabulary.ends))
+    counts = count_sequences(ensemble, prompt, steps=steps, n=n, seed=seed, batch=batch, **settings)
     return _report(law, counts, n, alpha)
 
 
@@ -163,24 +159,76 @@ def _keys(new: Tensor, ends: frozenset[int]) -> list[tuple[int, ...]]:
     return keys
 
 
-def _report(
-    law: Sequences, counts: Counter[tuple[int, ...]], n: int, alpha: float
-) -> EquivalenceReport:
+def count_sequences(
+    ensemble: Ensemble,
+    prompt: Any,
+    *,
+    steps: int,
+    n: int,
+    seed: int,
+    batch: int = 1024,
+    **settings: Any,
+) -> Counter[tuple[int, ...]]:
+    """Sample independent continuations and count each one.
+
+    Args:
+        ensemble: With members of one vocabulary.
+        prompt: One prompt, as ``generate`` takes it.
+        steps: New tokens a sample.
+        n: Samples.
+        seed: Of the first batch; each further one takes the next.
+        batch: Samples that are drawn at a time.
+        **settings: Of ``generate``.
+    """
+    counts: Counter[tuple[int, ...]] = Counter()
+    begin = encode(prompt, ensemble.members, by_text=False)[0].ids
+    for number, start in enumerate(range(0, n, batch)):
+        rows = begin.expand(min(batch, n - start), -1)
+        result = ensemble.generate(
+            rows, max_new_tokens=steps, selection="per_row", seed=seed + number, **settings
+        )
+        counts.update(_keys(result.sequences[:, begin.shape[1] :], ensemble.vocabulary.ends))
+    return counts
+
+
+def goodness_of_fit(law: Sequences, counts: Counter[tuple[int, ...]], n: int) -> ChiSquare:
+    """Test counts against a law; sequences that it doesn't list are one cell (Pearson).
+
+    Args:
+        law: Probabilities, whose sum may stay below 1.
+        counts: Of ``n`` samples.
+        n: Samples.
+
+    Raises:
+        UserError: If the law has one outcome only.
+    """
     from icml.core.stats import chi2_gof
 
+    observed, expected = _cells(law, counts, n)
+    if sum(value > 0 for value in expected) < 2:
+        raise UserError("the law has one outcome only: there is nothing to test")
+    return chi2_gof(observed, expected, min_expected=MIN_EXPECTED)
+
+
+def _cells(
+    law: Sequences, counts: Counter[tuple[int, ...]], n: int
+) -> tuple[list[int], list[float]]:
+    """Return observed and expected counts, those of all sequences that are not listed last."""
     rest = 1 - math.fsum(law.values())
-    expected = [n * probability for probability in law.values()]
     observed = [counts[key] for key in law]
+    expected = [n * probability for probability in law.values()]
     observed.append(n - sum(observed))
     expected.append(n * rest if rest > _REST else 0.0)
     scale = n / math.fsum(expected)
-    expected = [value * scale for value in expected]
-    if len([e for e in expected if e > 0]) < 2:
-        raise UserError("the law has one outcome only: there is nothing to test")
-    found = chi2_gof(observed, expected, min_expected=MIN_EXPECTED)
-    cells = len(expected)
+    return observed, [value * scale for value in expected]
+
+
+def _report(
+    law: Sequences, counts: Counter[tuple[int, ...]], n: int, alpha: float
+) -> EquivalenceReport:
+    found = goodness_of_fit(law, counts, n)
+    observed, expected = _cells(law, counts, n)
     distance = sum(abs(o - e) for o, e in zip(observed, expected, strict=True)) / (2 * n)
-    slack = math.sqrt((cells - 1) / n) / 2 + math.sqrt(math.log(1 / alpha) / (2 * n))
-    return EquivalenceReport(
-        found.statistic, found.df, found.p_value, min(1.0, distance + slack), n, alpha
-    )
+    slack = math.sqrt((len(expected) - 1) / n) / 2 + math.sqrt(math.log(1 / alpha) / (2 * n))
+    upper = min(1.0, distance + slack)
+    return EquivalenceReport(found.statistic, found.df, found.p_value, upper, n, alpha)

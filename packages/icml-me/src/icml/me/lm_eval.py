@@ -5,7 +5,8 @@
     from lm_eval import simple_evaluate
     from icml.me.lm_eval import EnsembleLM
 
-    simple_evaluate(EnsembleLM(ensemble), tasks=["gsm8k"], gen_kwargs="do_sample=true,temperature=1")
+    settings = "do_sample=true,temperature=1"
+    simple_evaluate(EnsembleLM(ensemble), tasks=["gsm8k"], gen_kwargs=settings)
 """
 
 from __future__ import annotations
@@ -49,11 +50,15 @@ class EnsembleLM(TemplateLM):
         """
         super().__init__()
         self.ensemble = ensemble
-        self.tokenizer = ensemble.members[0].tokenizer
         self.method: Method = method
         self.warp: WarpPlace = warp
         self.max_gen_toks = max_gen_toks
         self._seed = seed
+
+    @property
+    def tokenizer(self) -> Any:
+        """The first member's."""
+        return self.ensemble.members[0].tokenizer
 
     @property
     def eot_token_id(self) -> int:
@@ -119,7 +124,7 @@ class EnsembleLM(TemplateLM):
     def loglikelihood_rolling(
         self, requests: list[Instance], disable_tqdm: bool = False
     ) -> list[float]:
-        """Return the log-probability of whole texts in nats, window by window where they are long."""
+        """Return the log-probability of whole texts in nats, window by window where long."""
         from lm_eval.utils import get_rolling_token_windows, make_disjoint_window
 
         found = []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -68,8 +68,8 @@ def load_members(
 
     Args:
         models: Each a source as `icml.core.models.load.load` takes it, which may end in
-            ``?layers=24`` for a copy without its middle blocks, so that 24 stay, a ``LoadedModel``, or a decoder
-            of transformers.
+            ``?layers=24`` for a copy without its middle blocks, so that 24 stay, a
+            ``LoadedModel``, or a decoder of transformers.
         tokenizers: One for all, or one a member; None takes those that come with the models.
         devices: Where each member goes; None leaves models where they are.
 
@@ -84,7 +84,8 @@ def load_members(
         if len(values) != len(models):
             raise UserError(f"{name} must be one a model, {len(models)}, got {len(values)}")
     members = [
-        _member(number, *each) for number, each in enumerate(zip(models, given, places, strict=True))
+        _member(number, *each)
+        for number, each in enumerate(zip(models, given, places, strict=True))
     ]
     for member in members:
         _check(member)
@@ -118,8 +119,7 @@ def load_source(source: str | Path, *, device: Any = None) -> LoadedModel:
         return load(source, device=device)
     loaded = load(cut["source"], device=device)
     leave_out_middle(loaded.model, int(cut["layers"]))
-    spec = type(loaded.spec)(**{**vars(loaded.spec), "source": str(source)})
-    return LoadedModel(loaded.model, loaded.tokenizer, spec, loaded.source_kind)
+    return replace(loaded, spec=replace(loaded.spec, source=str(source)))
 
 
 def leave_out_middle(model: Any, layers: int) -> None:

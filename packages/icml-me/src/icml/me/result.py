@@ -48,7 +48,8 @@ class EnsembleStats:
         speed = self.steps / self.total_seconds if self.total_seconds else 0.0
         lines.append(
             f"{self.steps} tokens in {self.total_seconds:.2f} s ({speed:.1f} a second), "
-            f"{self.calls_per_token:.2f} passes a token, {self.outside:.1%} of the time outside them"
+            f"{self.calls_per_token:.2f} passes a token, "
+            f"{self.outside:.1%} of the time outside them"
         )
         return "\n".join(lines)
 

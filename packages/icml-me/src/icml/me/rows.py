@@ -53,7 +53,7 @@ class Rows:
         return len(self._tokens)
 
     def add(self, tokens: Tensor, members: Tensor | None) -> None:
-        """Take one token a row, ``(batch,)``, and who wrote it; rows that have ended skip theirs."""
+        """Take one token a row, ``(batch,)``, and its author; rows that have ended skip theirs."""
         nobody = torch.full((self.count,), -1)
         authors = nobody if members is None else torch.where(self.active, members, nobody)
         self._tokens.append(tokens)

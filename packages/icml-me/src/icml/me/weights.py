@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,6 +15,22 @@ Router = Callable[[Tensor, str, int], Tensor]
 """``(ids, text, step) -> (members,)``: weights from the row so far (prompt and new tokens in the
 first member's ids), its new text, and the number of new tokens. It must not look at what the
 members would say next: that would take all their forward passes."""
+
+
+Weights = Sequence[float] | Tensor | Router | None
+"""One a member, a router, or None for equal ones."""
+
+
+def split_weights(weights: Weights, members: int) -> tuple[Router | None, Tensor]:
+    """Return the router, if there is one, and the constant weights that hold without it.
+
+    Raises:
+        UserError: As `normalise` does.
+    """
+    if callable(weights) and not isinstance(weights, Tensor | Sequence):
+        return weights, normalise(None, members)
+    constant: Any = weights
+    return None, normalise(constant, members)
 
 
 def normalise(weights: Sequence[float] | Tensor | None, members: int) -> Tensor:

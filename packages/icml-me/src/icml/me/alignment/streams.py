@@ -24,10 +24,10 @@ class TextStream(Protocol):
 
 
 class ByteStream:
-    """Text from tokens whose bytes are known; bytes that are no UTF-8 give U+FFFD.
+    r"""Text from tokens whose bytes are known; bytes that are no UTF-8 give U+FFFD.
 
     Example:
-        >>> stream = ByteStream({0: b"\\xf0\\x9f", 1: b"\\x98\\x80"})
+        >>> stream = ByteStream({0: b"\xf0\x9f", 1: b"\x98\x80"})
         >>> stream.push(0), stream.whole, stream.push(1)
         ('', False, '😀')
     """

@@ -55,7 +55,7 @@ class UnionVocabulary:
         self.specials = {i: text.decode() for (kind, text), i in ids.items() if kind == "special"}
         self._locals = [torch.tensor(list(each)) for each in maps]
         self._unions = [torch.tensor(list(each.values())) for each in maps]
-        # Of tokens that write the same the last one counts: SentencePiece has its byte tokens first.
+        # Of tokens that write the same the last one counts: SentencePiece begins with byte tokens.
         self.own_ids = [{union: i for i, union in each.items()} for each in maps]
         self.encoders = [Encoder(m, t.texts) for m, t in zip(members, found, strict=True)]
 
