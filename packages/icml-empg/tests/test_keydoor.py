@@ -1,3 +1,4 @@
+import functools
 from collections import deque
 
 import pytest
@@ -5,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icml.core.envs.protocol import EnvStateError
+from icml.core.testing.text_env import check_text_env
 from icml.empg.keydoor import ACTIONS, WORDS, KeyDoor, Task, searching_action, task_of
 
 
@@ -49,6 +51,11 @@ def test_the_experts_plan_is_a_shortest_one_from_anywhere():
         for action in env.expert_actions():
             last = env.step(action)
         assert last.info["success"]
+
+
+@pytest.mark.parametrize("options", [{}, {"cells": 3, "max_steps": 1, "view": 0}])
+def test_the_rules_of_text_environments_are_kept(options):
+    check_text_env(functools.partial(KeyDoor, **options))
 
 
 def test_an_episode_by_hand():

@@ -31,7 +31,7 @@ class EMPGParams:
     zeta: float = 0.1
     """Size of the clarity bonus (Eq. 8), >= 0 and below 1; keep it small on long episodes."""
     center: bool = True
-    """Subtract the mean over all steps at the end (Eq. 7)."""
+    """Whether the mean over all steps is subtracted at the end (Eq. 7)."""
     last_step_bonus: LastStepBonus = "none"
     """The last step's bonus: 'none' (the paper's) or 'mean', zeta times the mean clarity (ours)."""
     bonus_baseline: BonusBaseline = "none"

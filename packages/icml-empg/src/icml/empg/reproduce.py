@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["SIZES", "TITLE", "Config", "TableConfig", "run_experiment"]
 
 TITLE = "EMPG: weigh each step of an agent by how sure it was"
+MODEL_ARMS = ("grpo", "empg")
 MECHANISM_RATE = 64.0  # GRPO's, for the batches on which the mechanism is measured
 
 
@@ -103,7 +104,13 @@ SIZES: Mapping[str, Config] = {
 
 
 def run_experiment(config: Config, run: Run) -> None:
-    """Compute the run's tables, figures and claims."""
+    """Compute the run's tables, figures and claims.
+
+    Raises:
+        ValueError: If seeds or rates allow no comparison; before anything is trained, as is
+        MissingExtra: if BabyAI is asked for without minigrid.
+    """
+    _check(config)
     run.seeds(config.table.report_seeds)
     _mechanism(config.table, run)
     _table(config.table, run)
@@ -112,6 +119,23 @@ def run_experiment(config: Config, run: Run) -> None:
     if config.babyai is not None:
         _babyai(config.babyai, run)
     _say_what_is_not_shown(config, run)
+
+
+def _check(config: Config) -> None:
+    from icml.core.errors import require
+    from icml.core.rl.compare import check_design
+
+    parts = {"table": config.table, "model": config.model, "babyai": config.babyai}
+    for name, part in parts.items():
+        if part is None:
+            continue
+        arms = tuple(NAMES) if name == "table" else MODEL_ARMS
+        try:
+            check_design(arms, part.rates, part.report_seeds, part.select_seeds, "grpo")
+        except ValueError as error:
+            raise ValueError(f"{name}: {error}") from error
+    if config.babyai is not None:
+        require("minigrid", extra="icml-empg[babyai]")
 
 
 def _mechanism(config: TableConfig, run: Run) -> None:
@@ -168,7 +192,7 @@ def _compare(
     study: Study,
     config: TableConfig | ModelConfig,
     train: Callable[..., dict[str, float]],
-    arms: tuple[str, ...] = ("grpo", "empg"),
+    arms: tuple[str, ...] = MODEL_ARMS,
 ) -> None:
     from icml.core.rl.compare import compare
     from icml.empg.experiment.verdict import AUC, judge

@@ -154,7 +154,7 @@ def train_agent(
         arm: One of `icml.empg.experiment.arms.ARMS`.
         rate: Learning rate.
         seed: Decides the start, the tasks and the samples.
-        log: Called as ``log(step, success=..., turns=...)`` at each evaluation.
+        log: Called as ``log(step, success=..., entropy=...)`` at each evaluation.
 
     Returns:
         ``AUC``: the mean over the evaluations of the success rate; ``last success``; ``last

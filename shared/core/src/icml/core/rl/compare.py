@@ -201,7 +201,7 @@ def compare(
     """
     methods, seeds, select_seeds = tuple(methods), tuple(seeds), tuple(select_seeds)
     rates = tuple(sorted(float(rate) for rate in rates))
-    _check_design(methods, rates, seeds, select_seeds, baseline)
+    check_design(methods, rates, seeds, select_seeds, baseline)
     plan = {"select": select_seeds, "report": seeds}
     jobs = {
         f"{part}/{method}/{rate!r}/seed={seed}": (method, rate, seed)
@@ -226,13 +226,25 @@ def compare(
     )  # fmt: skip
 
 
-def _check_design(
-    methods: tuple[str, ...],
-    rates: tuple[float, ...],
-    seeds: tuple[int, ...],
-    select_seeds: tuple[int, ...],
+def check_design(
+    methods: Sequence[str],
+    rates: Sequence[float],
+    seeds: Sequence[int],
+    select_seeds: Sequence[int],
     baseline: str,
 ) -> None:
+    """Refuse a design that `compare` would refuse, for those who do costly work before it.
+
+    Args:
+        methods: As for `compare`, as are the others.
+        rates: Learning rates.
+        seeds: Report seeds.
+        select_seeds: Seeds on which rates are chosen.
+        baseline: One of the methods.
+
+    Raises:
+        ValueError: If `compare` can't work with it; says what it got and what is wanted.
+    """
     named = {"methods": methods, "rates": rates, "seeds": seeds, "select_seeds": select_seeds}
     for name, values in named.items():
         if not values or len(set(values)) != len(values):
