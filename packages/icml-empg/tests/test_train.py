@@ -121,6 +121,14 @@ def test_bad_input_is_one_sentence_and_leaves_no_folder(folder, capsys, old, new
     assert not OUT.exists()
 
 
+def test_without_minigrid_the_extra_to_install_is_named(folder, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "minigrid", None)  # as if it were not installed
+    status, _, errors = icml(capsys, *COMMAND)
+    assert status == 2
+    assert errors == "icml: minigrid is not installed: pip install 'icml-empg[babyai]'\n"
+    assert not OUT.exists()
+
+
 @pytest.mark.parametrize("content", ["", "{", "[1]", "null"])
 def test_a_damaged_recipe_in_the_folder_is_one_sentence(folder, capsys, content):
     OUT.mkdir(parents=True)
