@@ -71,8 +71,8 @@ def test_what_is_written_is_read_as_the_same_text(tree):
 @pytest.mark.parametrize(
     ("text", "complaint"),
     [
-        ("", "unexpected the end at column 1"),
-        ("n +", "unexpected the end at column 4"),
+        ("", "unexpected end at column 1"),
+        ("n +", "unexpected end at column 4"),
         ("n $ 2", r"unexpected '\$' at column 3"),
         ("2^^3", r"unexpected '\^' at column 3"),
         ("n k", "unexpected 'k' at column 3"),
@@ -120,7 +120,7 @@ def test_an_identity_finds_its_variables_limits_first():
     [
         ("n", "one '=', found 0"),
         ("n = n = n", "one '=', found 2"),
-        ("2 = n +", "unexpected the end at column 8"),
+        ("2 = n +", "unexpected end at column 8"),
         ("sum(n,0,n,1) = n", "'n' is a sum's variable"),
         ("sum(k,0,n,1) = k", "'k' is a sum's variable"),
         ("a+b+c+d+e+f+g = 1", "7 variables, at most 6"),

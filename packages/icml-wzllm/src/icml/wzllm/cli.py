@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +27,11 @@ EXIT_CODES: Mapping[str, int] = {
 """What ``prove`` exits with; 1 as well for a tier that was asked for and not reached."""
 
 
+def _check_budget(seconds: float) -> None:
+    if not (seconds > 0 and math.isfinite(seconds)):
+        raise ValueError(f"--budget must be a positive number of seconds, got {seconds:g}")
+
+
 @dataclass(frozen=True)
 class ProveOptions:
     """What to prove, and how far to go."""
@@ -45,8 +51,9 @@ class ProveOptions:
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no sense."""
-        if self.max_order < 0 or self.budget <= 0:
-            raise ValueError("--max-order must be 0 or more and --budget positive")
+        if self.max_order < 0:
+            raise ValueError(f"--max-order must be 0 or more, got {self.max_order}")
+        _check_budget(self.budget)
 
 
 def prove(options: ProveOptions) -> int:
@@ -85,6 +92,10 @@ class CheckOptions:
     """Seconds for the check."""
     json: bool = False
     """Print the verdict as JSON."""
+
+    def __post_init__(self) -> None:
+        """Refuse a budget that makes no sense."""
+        _check_budget(self.budget)
 
 
 def check(options: CheckOptions) -> int:
@@ -129,6 +140,10 @@ class SketchOptions:
     budget: float = 30.0
     """Seconds for the search."""
 
+    def __post_init__(self) -> None:
+        """Refuse a budget that makes no sense."""
+        _check_budget(self.budget)
+
 
 def sketch(options: SketchOptions) -> int:
     """Print the Lean text of a certified identity, its open sub-goals as named holes."""
@@ -155,6 +170,10 @@ class BenchOptions:
     """How far to go with each."""
     budget: float = 30.0
     """Seconds for each statement's search."""
+
+    def __post_init__(self) -> None:
+        """Refuse a budget that makes no sense."""
+        _check_budget(self.budget)
 
 
 def bench(options: BenchOptions) -> int:

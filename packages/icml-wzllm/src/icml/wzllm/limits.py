@@ -50,11 +50,12 @@ def limit(domain: Domain, term: Term, k: str, point: Linear) -> Term:
             continue
         order -= multiplicity
         result = _times_poles(domain, result, (form, value), k, multiplicity)
+    # Also before a limit is called 0: where this denominator is 0, the zero may be cancelled.
+    domain.require_nonzero(den, None, f"a denominator at {k} = {at}")
     if order > 0:
         return Term(ring.zero, ring.one)
     if order < 0:
         raise Undetermined(f"the boundary value at {k} = {at} is infinite")
-    domain.require_nonzero(den, None, f"a denominator at {k} = {at}")
     for base, exponent in term.powers.values():
         value = ring.put_linear(exponent, k, point)
         result = result.times(Term(ring.one, ring.one, {}, {str(base): (base, value)}))

@@ -141,7 +141,7 @@ class _Parser:
 
     def _unexpected(self, where: str) -> BadStatement:
         token = self._next
-        what = token.text if token.kind == "end" else repr(token.text)
+        what = "end" if token.kind == "end" else repr(token.text)
         return BadStatement(f"unexpected {what} at column {token.column}, {where}")
 
     def _deeper(self) -> None:

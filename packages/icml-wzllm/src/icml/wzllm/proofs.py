@@ -6,6 +6,7 @@ import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import isfinite
 from typing import TYPE_CHECKING, Literal
 
 from icml.wzllm.certificate import Certificate
@@ -101,10 +102,10 @@ def prove(
     start = time.perf_counter()
     if isinstance(identity, str):
         identity = Identity.parse(identity)
-    if max_order < 0 or check_upto < 0 or budget_s <= 0:
+    if max_order < 0 or check_upto < 0 or not (budget_s > 0 and isfinite(budget_s)):
         raise ValueError(
-            f"max_order and check_upto must be 0 or more and budget_s positive, got {max_order}, "
-            f"{check_upto} and {budget_s}"
+            f"max_order and check_upto must be 0 or more and budget_s positive and finite, "
+            f"got {max_order}, {check_upto} and {budget_s}"
         )
     checked = check_small_values(identity, check_upto)
     proof = _after_finite(identity, checked)
