@@ -50,13 +50,13 @@ class ModelConfig:
     """Seeds whose results are shown."""
     select_seeds: tuple[int, ...] = (2000, 2001)
     """Seeds on which each arm's learning rate is chosen."""
-    rates: tuple[float, ...] = (3e-4, 1e-3, 3e-3, 1e-2)
+    rates: tuple[float, ...] = (1e-3, 3e-3, 1e-2)
     """Learning rates of AdamW, each tried for both arms."""
-    iterations: int = 25
+    iterations: int = 16
     """RL iterations."""
-    eval_every: int = 5
+    eval_every: int = 4
     """Iterations between evaluations."""
-    evaluated: int = 128
+    evaluated: int = 64
     """Tasks an evaluation plays."""
 
 
