@@ -52,11 +52,17 @@ SETTINGS = {
         Training(corridor=Corridor(cells=15, max_steps=18), noise=0.7, tasks=16), POWERS_OF_TWO
     ),
     "think and act": Setting(
-        LanguageTraining(thoughts=4, iterations=25, evaluated=128), HALF_DECADES
+        LanguageTraining(thoughts=4, iterations=12, eval_every=4, evaluated=64), HALF_DECADES
     ),
     "model, long, plain SGD": Setting(
         LanguageTraining(
-            cells=15, max_steps=30, optimizer="sgd", grad_clip=1e9, iterations=25, evaluated=128
+            cells=15,
+            max_steps=30,
+            optimizer="sgd",
+            grad_clip=1e9,
+            iterations=12,
+            eval_every=4,
+            evaluated=64,
         ),
         SGD_HALF_DECADES,
     ),
