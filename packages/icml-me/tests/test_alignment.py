@@ -191,14 +191,14 @@ def test_me_and_the_conventional_ensemble_write_the_same_by_text(pair):
     found = [
         Counter(
             pair.generate(
-                ["ab"] * 4000, method=method, max_new_tokens=3, selection="per_row", seed=seed
+                ["ab"] * 3000, method=method, max_new_tokens=3, selection="per_row", seed=seed
             ).texts
         )
         for seed, method in enumerate(("me", "ce"))
     ]
     keys = [key for key in set(found[0]) | set(found[1]) if found[0][key] + found[1][key] >= 20]
     table = np.array([[each[key] for key in keys] for each in found])
-    rest = 4000 - table.sum(1, keepdims=True)
+    rest = 3000 - table.sum(1, keepdims=True)
     assert stats.chi2_contingency(np.hstack([table, rest])).pvalue > ALPHA
 
 
@@ -219,7 +219,7 @@ def test_a_character_of_two_tokens_is_written_by_one_member(pair, method):
         first, second = vocabulary["Ã"], vocabulary["©"]
         by_two.append(law(number, ids)[first] * law(number, [*ids, first])[second])
     wanted = 0.6 * by_two[0] + 0.4 * (by_two[1] + law(1, prompts[1])[vocabularies[1]["Ã©"]])
-    rows = 6000
+    rows = 4000
     texts = pair.generate(
         ["ab"] * rows, method=method, max_new_tokens=2, selection="per_row", seed=1
     ).texts

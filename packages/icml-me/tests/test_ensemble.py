@@ -22,7 +22,7 @@ def models(ensemble):
 @pytest.mark.parametrize("method", ["me", "ce"])
 def test_two_tokens_have_the_law_that_enumeration_gives(trio, reference_law, p_value, method):
     law = reference_law(models(trio), [0.5, 0.3, 0.2], PROMPT.tolist(), 2)
-    rows = sample(trio, 50_000, method=method, max_new_tokens=2, selection="per_row", seed=0)
+    rows = sample(trio, 20_000, method=method, max_new_tokens=2, selection="per_row", seed=0)
     assert p_value(rows, law) > ALPHA
 
 
@@ -65,7 +65,7 @@ def test_each_row_of_a_batch_has_the_law(random_model, reference_law, p_value, s
     pair = Ensemble(members, weights=[0.4, 0.6])
     law = reference_law(members, [0.4, 0.6], PROMPT.tolist(), 1)
     batches = torch.stack(
-        [sample(pair, 4, max_new_tokens=1, selection=selection, seed=s) for s in range(800)]
+        [sample(pair, 4, max_new_tokens=1, selection=selection, seed=s) for s in range(250)]
     )
     for row in range(4):
         # four rows: a right law fails one of them with a chance of at most 4 * ALPHA

@@ -6,7 +6,6 @@ import pytest
 from icml.core.errors import UserError
 from icml.core.testing import check_reproduce
 from icml.me.experiment import law
-from icml.me.experiment.law import WARPS
 from icml.me.experiment.speed import geometric_mean
 from icml.me.reproduce import Config, _check_installed
 
@@ -26,9 +25,9 @@ def test_geometric_mean_of_equal_ratios_has_no_width():
     assert geometric_mean([2.0, 2.0, 2.0]) == pytest.approx((2.0, 2.0, 2.0))
 
 
-@pytest.mark.parametrize("warp", WARPS)
+@pytest.mark.parametrize("warp", ["no warp", "temperature 0.7, top-k 4"])
 def test_samples_fit_the_law_with_the_warp_in_each_member_only(warp):
-    found = law.sample_law(warp, 3, 20_000, 5, log=None)
+    found = law.sample_law(warp, 3, 10_000, 5, log=None)
     assert found["per_model p"] > 1e-4
     if warp == "no warp":
         assert found["laws"] == pytest.approx(0, abs=1e-9)
