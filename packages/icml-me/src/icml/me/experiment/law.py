@@ -17,7 +17,7 @@ WARPS: Mapping[str, Mapping[str, Any]] = {
     "no warp": {},
     "temperature 0.7": {"temperature": 0.7},
     "top-k 4": {"top_k": 4},
-    "temperature 0.7, top-k 4": {"temperature": 0.7, "top_k": 4},
+    "both": {"temperature": 0.7, "top_k": 4},
 }
 FAMILY_WISE = 1e-3  # chance that a right law is called wrong in any of the tests
 _BATCH = 4096
