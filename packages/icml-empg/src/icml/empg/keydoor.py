@@ -57,7 +57,7 @@ class KeyDoor:
     Example:
         >>> env = KeyDoor()
         >>> env.reset(seed=0).text
-        'hands-empty key-unseen door-unseen no-wall after-nothing'
+        'hands-empty key-right door-unseen no-wall after-nothing'
         >>> env.step("left").observation.text
         'hands-empty key-unseen door-unseen no-wall after-left'
     """
