@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 import pytest
 from tools import workspace
 
+from icml.core.doctor import TOOLS
+
 ROOT = workspace.ROOT
 TRACKED = workspace.tracked_files()
 MEMBERS = workspace.members()
@@ -105,3 +107,8 @@ def test_every_member_is_installed_with_the_workspace_and_so_is_what_its_tests_n
     root = workspace.project_file(ROOT)
     assert root["project"]["dependencies"] == [f"{name}[test]" for name in sorted(MEMBERS)]
     assert set(root["tool"]["uv"]["sources"]) == set(MEMBERS)
+
+
+def test_the_doctor_names_no_paper_that_does_not_exist() -> None:
+    named = {name for tool in TOOLS for name in re.findall(r"icml-\w+", tool.enables)}
+    assert named <= set(MEMBERS)

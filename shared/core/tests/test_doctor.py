@@ -1,4 +1,3 @@
-import re
 import stat
 import time
 from importlib.metadata import version
@@ -6,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from icml.core.doctor import TOOLS, Row, Tool, examine, layout, machine, probe
-from icml.core.provenance import versions
+from icml.core.doctor import Row, Tool, examine, layout, machine, probe
 
 
 def program(folder: Path, name: str, script: str) -> Path:
@@ -42,12 +40,6 @@ def test_tool_that_does_not_answer_is_not_there(bin_folder: Path, script: str) -
     start = time.monotonic()
     assert probe(LEAN) == Row("Lean", f"{path} does not answer: with it proofs are checked")
     assert time.monotonic() - start < 10
-
-
-def test_no_paper_is_named_that_does_not_exist() -> None:
-    papers = {name.removeprefix("icml-") for name in versions() if name.startswith("icml-")}
-    named = {name for tool in TOOLS for name in re.findall(r"icml-(\w+)", tool.enables)}
-    assert named <= papers
 
 
 def test_every_section_has_what_a_bug_report_needs() -> None:
