@@ -6,8 +6,9 @@ import pytest
 
 import icml.empg
 from icml.core.errors import UserError
+from icml.core.rl.recipe import parse_recipe, recipe_names
 from icml.empg.train.launch import training_config
-from icml.empg.train.recipe import parse_recipe, read_recipe, recipe_names
+from icml.empg.train.recipe import Recipe, read_recipe
 
 LEAST = "model: random:llama\nenvironment: {babyai: GoToLocal}\n"
 CPU = {"use_cpu": True, "bf16": False}  # bf16 needs a GPU; all else is built as the file has it
@@ -16,13 +17,8 @@ CPU = {"use_cpu": True, "bf16": False}  # bf16 needs a GPU; all else is built as
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model: [", "here is not YAML: "),
-        ("[" * 5000, "here is not YAML: "),
-        ("model: 2026-99-99", "here is not YAML: month must be"),
-        ("- model", "here: a recipe maps model, environment and training to values"),
-        ("", "here: a recipe maps"),
+        ("- model", "here: a recipe maps model, environment and more to values"),
         ("model: a", "environment: field required"),
-        (LEAST + "modle: a\nlr: 1", "unknown key modle; unknown key lr"),
         (LEAST.replace("}", ", turns: 3}"), "unknown key environment.turns"),
         (LEAST.replace("}", ", max_turns: 0}"), "environment.max_turns: input should be greater"),
         (LEAST + "version: 2", "version: input should be 1"),
@@ -30,7 +26,7 @@ CPU = {"use_cpu": True, "bf16": False}  # bf16 needs a GPU; all else is built as
 )
 def test_what_is_no_recipe_is_refused_in_one_line(text, message):
     with pytest.raises(UserError, match=message) as caught:
-        parse_recipe(text, "here")
+        parse_recipe(Recipe, text, "here")
     assert "\n" not in str(caught.value)
 
 
@@ -39,16 +35,13 @@ def test_an_unknown_name_lists_our_recipes():
         read_recipe("nope")
 
 
-def test_unknown_fields_and_wrong_values_of_the_configuration_are_refused(tmp_path):
-    recipe = parse_recipe(LEAST + "training: {lr: 1, epochs: 2, seed: 1}", "here")
-    with pytest.raises(UserError, match="training: EMPGConfig takes no epochs, lr here"):
-        training_config(recipe, tmp_path)
-    recipe = parse_recipe(LEAST + "training: {empg_zeta: 3}", "here")
+def test_values_that_trl_or_empg_refuses_are_the_users_to_mend(tmp_path):
+    recipe = parse_recipe(Recipe, LEAST + "training: {empg_zeta: 3}", "here")
     with pytest.raises(UserError, match="training: zeta must be below 1, got 3"):
         training_config(recipe, tmp_path, **CPU)
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", recipe_names("icml.empg"))
 def test_every_recipe_of_ours_makes_an_empgconfig(name, tmp_path):
     recipe = read_recipe(name)
     config = training_config(recipe, tmp_path, **CPU)
@@ -56,7 +49,7 @@ def test_every_recipe_of_ours_makes_an_empgconfig(name, tmp_path):
     assert {key: getattr(config, key) for key in unchanged} == unchanged
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", recipe_names("icml.empg"))
 def test_every_recipe_of_ours_says_how_to_launch_it(name):
     folder = Path(icml.empg.__file__).parent / "recipes"
     head = (folder / f"{name}.yaml").read_text().split("version:")[0]

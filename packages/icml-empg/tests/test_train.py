@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from icml.core.cli import main
+from icml.core.rl.recipe_run import last_checkpoint
 from icml.empg.explain import explain
-from icml.empg.train.launch import _last_checkpoint
 
 # A random model wins nothing, so all advantages are 0 but for the bonus.
 pytestmark = [
@@ -86,7 +86,7 @@ def test_the_same_command_continues_after_ctrl_c(folder, capsys):
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=120)
     assert process.returncode == 130
-    checkpoint = _last_checkpoint(OUT)
+    checkpoint = last_checkpoint(OUT)
     assert checkpoint is not None
     assert f"this continues from {checkpoint}:\n  icml empg train tiny.yaml --out {OUT}" in errors
     done = int(checkpoint.name.removeprefix("checkpoint-"))
@@ -129,27 +129,10 @@ def test_without_minigrid_the_extra_to_install_is_named(folder, capsys, monkeypa
     assert not OUT.exists()
 
 
-@pytest.mark.parametrize("content", ["", "{", "[1]", "null"])
-def test_a_damaged_recipe_in_the_folder_is_one_sentence(folder, capsys, content):
-    OUT.mkdir(parents=True)
-    (OUT / "recipe.json").write_text(content)
-    status, _, errors = icml(capsys, *COMMAND)
-    assert status == 2
-    assert errors.startswith(f"icml: {OUT / 'recipe.json'} is not the recipe of a run (")
-
-
 def test_a_folder_of_another_recipe_is_refused(folder, capsys):
     OUT.mkdir(parents=True)
     other = {"model": "random:llama?layers=2", "environment": {"babyai": "GoToLocal"}}
     (OUT / "recipe.json").write_text(json.dumps(other))
     status, _, errors = icml(capsys, *COMMAND)
     assert status == 2
-    assert f"{OUT} holds a run of another recipe, which differs in model, environment, tr" in errors
-
-
-def test_the_last_checkpoint_is_a_whole_one_with_a_number(tmp_path):
-    for name in ("checkpoint-2", "checkpoint-10", "checkpoint-best"):
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "trainer_state.json").touch()
-    (tmp_path / "checkpoint-30").mkdir()
-    assert _last_checkpoint(tmp_path) == tmp_path / "checkpoint-10"
+    assert f'{OUT} holds a run of another recipe (model was "random:llama?layers=2", now' in errors

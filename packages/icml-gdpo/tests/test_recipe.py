@@ -5,9 +5,10 @@ from pathlib import Path
 import pytest
 
 from icml.core.errors import UserError
+from icml.core.rl.recipe import recipe_names
 from icml.gdpo.train.launch import training_config
 from icml.gdpo.train.named_rewards import reward_functions
-from icml.gdpo.train.recipe import parse_recipe, read_recipe, recipe_names
+from icml.gdpo.train.recipe import parse_recipe, read_recipe
 
 LEAST = """
 model: random:llama
@@ -27,25 +28,11 @@ def test_a_recipe_names_rewards_in_short_and_with_options():
     assert (recipe.rewards[1].at_most, recipe.rewards[1].on) == (9, "answer")
 
 
-def test_words_and_numbers_are_those_of_yaml_1_2():
-    text = LEAST + "training: {learning_rate: 1e-6, report_to: no, bf16: false, seed: 7}"
-    assert parse_recipe(text, "here").training == {
-        "learning_rate": 1e-6, "report_to": "no", "bf16": False, "seed": 7,
-    }  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("model: [", "here is not YAML: "),
-        ("[" * 5000, "here is not YAML: "),
-        ("model: 2026-99-99", "here is not YAML: month must be"),
-        ("model: !!timestamp x", "here is not YAML: "),
-        ("model: " + "9" * 5000, "here is not YAML: "),
-        ("- model", "here: a recipe maps model, dataset and rewards to values"),
-        ("", "here: a recipe maps"),
+        ("- model", "here: a recipe maps model, dataset, rewards and more to values"),
         ("model: a", "dataset: field required; rewards: field required"),
-        (LEAST + "modle: a\nlr: 1", "unknown key modle; unknown key lr"),
         (LEAST.replace("source", "sauce"), r"dataset.source: field required; .*dataset.sauce"),
         (LEAST.replace("[answer]", "[]"), "rewards: list should have at least 1 item"),
         (LEAST.replace("[answer]", "[answers]"), "no reward named 'answers'; there are answer, fo"),
@@ -66,12 +53,6 @@ def test_an_unknown_name_lists_our_recipes():
         read_recipe("nope")
 
 
-def test_unknown_fields_of_the_configuration_are_listed(tmp_path):
-    recipe = parse_recipe(LEAST + "training: {lr: 1, epochs: 2, seed: 1}", "here")
-    with pytest.raises(UserError, match="training: GDPOConfig takes no epochs, lr here"):
-        training_config(recipe, tmp_path)
-
-
 def test_values_that_trl_or_gdpo_refuses_are_the_users_to_mend(tmp_path):
     recipe = parse_recipe(LEAST + "training: {use_cpu: true, scale_rewards: none}", "here")
     with pytest.raises(UserError, match="training: GDPOConfig needs multi_objective_aggregation="):
@@ -83,7 +64,7 @@ def test_values_that_trl_or_gdpo_refuses_are_the_users_to_mend(tmp_path):
 CPU = {"use_cpu": True, "bf16": False}
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", recipe_names("icml.gdpo"))
 def test_every_recipe_of_ours_makes_a_gdpoconfig(name, tmp_path):
     recipe = read_recipe(name)
     config = training_config(recipe, tmp_path, **CPU)
@@ -93,7 +74,7 @@ def test_every_recipe_of_ours_makes_a_gdpoconfig(name, tmp_path):
     assert config.use_vllm == (name != "smollm2_chain_sum")
 
 
-@pytest.mark.parametrize("name", recipe_names())
+@pytest.mark.parametrize("name", recipe_names("icml.gdpo"))
 def test_every_recipe_of_ours_says_how_to_launch_it(name):
     import icml.gdpo
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icml.core.folder import first_difference
+from icml.core.differences import first_difference
 from icml.core.provenance import changes, git_state, hardware, provenance, versions
 from icml.core.sittings import tree_memory
 

@@ -25,12 +25,12 @@ from torch import Tensor
 
 from icml.core.errors import UserError
 from icml.core.rl.functional import group_advantage
+from icml.core.rl.recipe import complaint
 from icml.empg.diagnostics import UpdateReport, update_report
 from icml.empg.effect import ClarityBonusWarning
 from icml.empg.modulation import EMPGResult, empg_modulate
 from icml.empg.params import EMPGParams
 from icml.empg.segments import LOWEST_ENTROPY
-from icml.empg.train.recipe import complaint
 
 Nats = Annotated[FiniteFloat, Field(ge=LOWEST_ENTROPY)]
 

@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from icml.core.differences import first_difference
 from icml.core.errors import UserError
 from icml.core.journal import cannot_write, remove_drafts, write_atomic
 
@@ -29,33 +30,6 @@ def config_json(config: object) -> dict[str, Any]:
 
     dumped = TypeAdapter(type(config)).dump_python(config, mode="json")
     return json.loads(json.dumps(dumped))
-
-
-def first_difference(old: Any, new: Any, name: str = "") -> str | None:
-    """Name the first field whose value differs and give both values; None where all agree.
-
-    Example:
-        >>> first_difference({"loop": {"rate": 0.1}}, {"loop": {"rate": 0.2}})
-        'loop.rate was 0.1, now 0.2'
-    """
-    if isinstance(old, dict) and isinstance(new, dict):
-        for key in [*new, *(key for key in old if key not in new)]:
-            inner = f"{name}.{key}" if name else key
-            found = first_difference(old.get(key, _ABSENT), new.get(key, _ABSENT), inner)
-            if found is not None:
-                return found
-        return None
-    # Text, since NaN differs from itself and 1 equals True.
-    if _text(old) == _text(new):
-        return None
-    return f"{name} was {_text(old)}, now {_text(new)}"
-
-
-_ABSENT = object()
-
-
-def _text(value: Any) -> str:
-    return "absent" if value is _ABSENT else json.dumps(value)
 
 
 def claim_folder(path: Path, *, fresh: bool) -> BaseFileLock:

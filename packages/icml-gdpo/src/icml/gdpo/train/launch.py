@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import os
-import shlex
-import sys
 import time
 import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from icml.core.errors import UserError
-from icml.core.journal import write_atomic
+from icml.core.rl import recipe_run
+from icml.core.rl.recipe_run import check_folder, is_finished, last_checkpoint, run_recipe, say
 from icml.gdpo.train.named_rewards import reward_functions
 from icml.gdpo.train.prompts import from_hub, load_prompts
 from icml.gdpo.train.recipe import Recipe, read_recipe
@@ -22,8 +18,6 @@ if TYPE_CHECKING:
 
     from icml.gdpo.rewards import RewardFunction
     from icml.gdpo.trainer import GDPOConfig, GDPOTrainer
-
-RECIPE, RESULT = "recipe.json", "result.json"
 
 
 def train(source: str, *, out: Path | None = None, allow_import: bool = False) -> int:
@@ -48,34 +42,24 @@ def train(source: str, *, out: Path | None = None, allow_import: bool = False) -
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
     recipe = read_recipe(source)
     out = out or Path("runs/gdpo/train") / Path(source).stem
-    if (out / RESULT).exists() and not _differs(recipe, out):
-        _say(f"finished before: {out}")
+    check_folder(recipe, out)
+    if is_finished(out):
         return 0
     rewards = reward_functions(recipe, allow_import=allow_import)
-    _check_model(recipe.model)
-    _check_folder(recipe, out)
+    recipe_run.check_model(recipe.model)
     # What is at hand is checked before TRL is imported, which takes long; what is downloaded, after
     # that has been said.
     at_hand = None if from_hub(recipe.dataset) else _prompts(recipe)
     config = training_config(recipe, out)
-    _say("\n".join(_announcement(recipe, out)))
+    say("\n".join(_announcement(recipe, out)))
     dataset = _prompts(recipe) if at_hand is None else at_hand
-    if _is_main():
-        write_atomic(out / RECIPE, recipe.model_dump_json(indent=2) + "\n")
-    try:
-        result = _run(recipe, rewards, config, dataset, before=_last_checkpoint(out))
-    except KeyboardInterrupt:
-        command = ["icml", "gdpo", "train", source, "--out", str(out)]
-        command += ["--allow-import"] if allow_import else []
-        where = _last_checkpoint(out)
-        after = f"continues from {where}" if where else "starts again, there is no checkpoint yet"
-        print(f"interrupted; this {after}:\n  {shlex.join(command)}", file=sys.stderr)
-        return 130
-    result |= {"seconds": round(time.perf_counter() - started, 1)}
-    if _is_main():
-        write_atomic(out / RESULT, json.dumps(result, indent=2) + "\n")
-        _say(f"{result['steps']} steps in {result['seconds']:.0f} s, in {out}")
-    return 0
+
+    def run(before: Path | None) -> dict[str, Any]:
+        return _run(recipe, rewards, config, dataset, before=before)
+
+    command = ["icml", "gdpo", "train", source, "--out", str(out)]
+    command += ["--allow-import"] if allow_import else []
+    return run_recipe(recipe, out, run, command=command, started=started)
 
 
 def training_config(recipe: Recipe, out: Path, **changes: Any) -> GDPOConfig:
@@ -89,33 +73,9 @@ def training_config(recipe: Recipe, out: Path, **changes: Any) -> GDPOConfig:
     Raises:
         UserError: If a field is unknown, all of them listed, or has a value that it can't have.
     """
-    from dataclasses import fields
-
     from icml.gdpo.trainer import GDPOConfig
 
-    known = {field.name for field in fields(GDPOConfig) if field.init} - {"output_dir"}
-    unknown = sorted(set(recipe.training) - known)
-    if unknown:
-        hint = ": give --out" if unknown == ["output_dir"] else ""
-        raise UserError(f"training: GDPOConfig takes no {', '.join(unknown)} here{hint}")
-    quiet = {"report_to": [], "disable_tqdm": True, "num_completions_to_print": 0}
-    settings: dict[str, Any] = {**quiet, **recipe.training, **changes}
-    try:
-        return GDPOConfig(str(out), **settings)
-    except (TypeError, ValueError, ImportError) as error:
-        raise UserError(f"training: {' '.join(str(error).split())}") from error
-
-
-def _check_model(source: str) -> None:
-    """Refuse a model that isn't there, as far as that costs nothing."""
-    from icml.core.models.packaged import packaged
-    from icml.core.models.source import parse_random, parse_source
-
-    wanted = parse_source(source)
-    if wanted.kind == "package":
-        packaged(wanted.name).locate()
-    elif wanted.kind == "random":
-        parse_random(wanted.name)
+    return recipe_run.training_config(GDPOConfig, recipe.training, out, **changes)
 
 
 def _prompts(recipe: Recipe) -> Dataset:
@@ -135,7 +95,7 @@ def _announcement(recipe: Recipe, out: Path) -> list[str]:
         subset = f" ({recipe.dataset.subset})" if recipe.dataset.subset else ""
         wanted.append(f"dataset {recipe.dataset.source}{subset}")
     fetched = f"from the Hugging Face hub, unless cached: {', '.join(wanted)}"
-    checkpoint = _last_checkpoint(out)
+    checkpoint = last_checkpoint(out)
     return [
         f"model    {recipe.model}",
         f"dataset  {recipe.dataset.source}",
@@ -172,62 +132,9 @@ def _trainer(
 ) -> GDPOTrainer:
     from transformers import PrinterCallback
 
-    from icml.core.models.source import parse_source
     from icml.gdpo.trainer import GDPOTrainer
 
-    options: dict[str, Any] = {"train_dataset": dataset}
-    model: Any = recipe.model  # TRL loads it: where and in parts, as DeepSpeed wants it
-    if parse_source(recipe.model).kind not in ("hub", "local"):
-        from icml.core.models.load import load
-
-        loaded = load(recipe.model, device="cpu" if config.use_cpu else None)
-        model, options["processing_class"] = loaded.model, loaded.tokenizer
-    trainer = GDPOTrainer(model, rewards, config, **options)
+    model, options = recipe_run.load_model(recipe.model, use_cpu=config.use_cpu)
+    trainer = GDPOTrainer(model, rewards, config, train_dataset=dataset, **options)
     trainer.remove_callback(PrinterCallback)
     return trainer
-
-
-def _check_folder(recipe: Recipe, out: Path) -> None:
-    """Refuse a folder that holds another recipe's run."""
-    different = _differs(recipe, out)
-    if different:
-        raise UserError(
-            f"{out} holds a run of another recipe, which differs in {different}: "
-            "give another --out, or remove the folder"
-        )
-
-
-def _differs(recipe: Recipe, out: Path) -> str:
-    """Return the first part in which the folder's recipe differs, empty if none does."""
-    try:
-        before = json.loads((out / RECIPE).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return ""
-    except ValueError as error:
-        raise UserError(f"{out / RECIPE} is not the recipe of a run ({error})") from error
-    if not isinstance(before, dict):
-        raise UserError(f"{out / RECIPE} is not the recipe of a run (not a JSON object)")
-    now = json.loads(recipe.model_dump_json())
-    for part in now:
-        if now[part] != before.get(part):
-            inside = now[part] if isinstance(now[part], dict) else {}
-            old = before.get(part) if isinstance(before.get(part), dict) else {}
-            keys = [k for k in {**old, **inside} if old.get(k) != inside.get(k)]
-            return f"{part}.{keys[0]}" if keys else part
-    return ""
-
-
-def _last_checkpoint(out: Path) -> Path | None:
-    steps = {p: p.name.removeprefix("checkpoint-") for p in out.glob("checkpoint-*")}
-    found = {p: int(s) for p, s in steps.items() if s.isdecimal()}  # not one's own checkpoint-best
-    whole = [p for p in found if (p / "trainer_state.json").is_file()]
-    return max(whole, key=found.__getitem__, default=None)
-
-
-def _is_main() -> bool:
-    return os.environ.get("RANK", "0") == "0"
-
-
-def _say(text: str) -> None:
-    if _is_main():
-        print(text, flush=True)

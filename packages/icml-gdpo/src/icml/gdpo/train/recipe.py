@@ -6,42 +6,16 @@ recipes of this package lie in ``icml/gdpo/recipes`` and are known by their name
 
 from __future__ import annotations
 
-import re
-from importlib.resources import files
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, model_validator
 
 from icml.core.errors import UserError
-
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
+from icml.core.rl import recipe as recipes
+from icml.core.rl.recipe import Part, recipe_text
 
 BUILT_IN = ("answer", "format", "integer", "length")
 """Rewards of this package that a recipe may name; see :mod:`icml.gdpo.train.text_rewards`."""
-
-
-class _Loader(yaml.SafeLoader):
-    """YAML 1.2's words and numbers: ``on`` is a word, ``1e-6`` a number; PyYAML has 1.1's."""
-
-
-_TAG = "tag:yaml.org,2002:"
-_Loader.yaml_implicit_resolvers = {
-    first: [(tag, pattern) for tag, pattern in resolvers if tag != f"{_TAG}bool"]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-}
-_Loader.add_implicit_resolver(f"{_TAG}bool", re.compile("(?:true|false)$"), ["t", "f"])
-_Loader.add_implicit_resolver(
-    f"{_TAG}float", re.compile(r"[-+]?\d+(\.\d*)?[eE][-+]?\d+$"), list("-+0123456789")
-)
-
-
-class Part(BaseModel):
-    """A part of a recipe; keys that it doesn't know are errors."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class DatasetPart(Part):
@@ -98,7 +72,7 @@ class Recipe(Part):
     """A hub id, a folder, or what ``icml.core.models.load`` knows, as ``pkg:smollm2``."""
     dataset: DatasetPart
     rewards: Annotated[list[RewardPart], Field(min_length=1)]
-    training: dict[str, Any] = {}
+    training: dict[str, Any] = Field(default_factory=dict)
     """Fields of ``GDPOConfig``."""
     version: Literal[1] = 1
     """Of this format."""
@@ -118,18 +92,6 @@ class Recipe(Part):
         return sorted({name for name in named if ":" in name})
 
 
-def recipe_names() -> list[str]:
-    """Return the names of the recipes that come with this package.
-
-    Example:
-        >>> "smollm2_chain_sum" in recipe_names()
-        True
-    """
-    return sorted(
-        file.name.removesuffix(".yaml") for file in _folder().iterdir() if file.name[-5:] == ".yaml"
-    )
-
-
 def read_recipe(source: str) -> Recipe:
     """Read and check a recipe.
 
@@ -140,7 +102,7 @@ def read_recipe(source: str) -> Recipe:
         UserError: If there is no such file or name, or if it is no recipe; the message lists
             everything that is wrong.
     """
-    return parse_recipe(_text(source), source)
+    return parse_recipe(recipe_text(source, "icml.gdpo"), source)
 
 
 def parse_recipe(text: str, where: str) -> Recipe:
@@ -149,18 +111,7 @@ def parse_recipe(text: str, where: str) -> Recipe:
     Raises:
         UserError: If it is not YAML or no recipe.
     """
-    try:
-        values = yaml.load(text, _Loader)
-    # Besides bad syntax: nesting too deep, and what PyYAML makes of `2026-99-99` or `!!int x`.
-    except (yaml.YAMLError, RecursionError, ValueError, AttributeError) as error:
-        reason = " ".join(str(error).split())
-        raise UserError(f"{where} is not YAML: {reason}") from error
-    if not isinstance(values, dict):
-        raise UserError(f"{where}: a recipe maps model, dataset and rewards to values")
-    try:
-        recipe = Recipe.model_validate(values)
-    except ValidationError as error:
-        raise UserError(f"{where}: {'; '.join(map(_complaint, error.errors()))}") from error
+    recipe = recipes.parse_recipe(Recipe, text, where)
     for name in {p.reward for p in recipe.rewards} | {p.on for p in recipe.rewards if p.on}:
         if name not in BUILT_IN and ":" not in name:
             raise UserError(
@@ -168,29 +119,3 @@ def parse_recipe(text: str, where: str) -> Recipe:
                 "or module:function with --allow-import"
             )
     return recipe
-
-
-def _text(source: str) -> str:
-    if source in recipe_names():
-        return _folder().joinpath(f"{source}.yaml").read_text(encoding="utf-8")
-    try:
-        return Path(source).read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UserError(
-            f"no recipe {source!r}: there is no such file, and ours are {', '.join(recipe_names())}"
-        ) from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"can't read the recipe {source}: {error}") from error
-
-
-def _folder() -> Traversable:
-    return files("icml.gdpo").joinpath("recipes")
-
-
-def _complaint(error: Any) -> str:
-    """Say in a few words what pydantic found."""
-    place = ".".join(map(str, error["loc"]))
-    if error["type"] == "extra_forbidden":
-        return f"unknown key {place}"
-    message = error["msg"].removeprefix("Value error, ")
-    return f"{place}: {message[0].lower()}{message[1:]}" if place else message
