@@ -1,0 +1,1 @@
+"""Training that never believes an unverified proof: expert iteration, DAPO, and their recipes."""
