@@ -254,6 +254,37 @@ def test_children_of_several_threads_keep_apart(isolation):
     assert results == {number: f"{number}\n" for number in range(4)}
 
 
+NO_LIMITS = [float("nan"), float("inf"), -1, 0, True, "1", None]
+
+
+@pytest.mark.parametrize("limit", NO_LIMITS)
+def test_a_time_limit_that_is_none_is_refused_before_anything_starts(limit, tmp_path):
+    with pytest.raises(ValueError, match="timeout_s must be a finite number above 0, got"):
+        run_child(["touch", tmp_path / "started"], timeout_s=limit)
+    assert not (tmp_path / "started").exists()
+
+
+@pytest.mark.parametrize("name", ["memory_mb", "output_limit"])
+@pytest.mark.parametrize("limit", NO_LIMITS[:-1])
+def test_a_memory_or_output_limit_that_is_none_is_refused(name, limit):
+    with pytest.raises(ValueError, match=f"{name} must be a finite number above 0, got"):
+        run_child(["true"], timeout_s=1, **{name: limit})
+
+
+@pytest.mark.parametrize("argv", [[], "true"])
+def test_a_command_that_is_no_list_of_a_program_is_refused(argv):
+    with pytest.raises(ValueError, match="argv must be a program and its arguments, got"):
+        run_child(argv, timeout_s=1)
+
+
+@pytest.mark.skipif(not ROOT, reason="only root changes the user")
+def test_memory_limit_holds_for_what_root_starts_as_nobody(mark):
+    endless_line = ["sh", "-c", "tail /dev/zero", mark]
+    result = run_child(endless_line, timeout_s=20, memory_mb=60, foreign=True)
+    assert (result.reason, result.isolation[-8:]) == ("memory", ", nobody")
+    assert gone(mark, 0)
+
+
 def test_missing_program_is_one_sentence():
     with pytest.raises(UserError, match="program no-such-program is not there"):
         run_child(["no-such-program"], timeout_s=1)

@@ -1,6 +1,7 @@
 """Episodes collected side by side."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -249,6 +250,17 @@ def test_an_environment_that_raises_ends_its_own_episode_only():
         last = after.steps[-1]
         assert last.reward == 0
         assert "the server is gone" in last.info["error"]
+
+
+def test_an_environment_that_raises_when_closed_keeps_its_episode_as_played():
+    class Stuck(Walk):
+        def close(self) -> None:
+            raise OSError("the port is busy")
+
+    whole, stuck = play(), play(lambda task: Stuck())
+    assert any(t.truncated for t in whole)
+    assert all("the port is busy" in t.error for t in stuck)
+    assert told([replace(t, error=None) for t in stuck]) == told(whole)
 
 
 def test_a_reset_or_a_factory_that_raises_leaves_an_episode_without_steps():

@@ -8,6 +8,7 @@ and whatever was seen of its tree is ended; :attr:`ChildResult.isolation` says w
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import signal
@@ -70,7 +71,7 @@ def run_child(
 
     Args:
         argv: Program and arguments. A bare name is looked up on our own ``PATH``.
-        timeout_s: Wall time (s).
+        timeout_s: Wall time (s), finite.
         memory_mb: Resident size of the whole tree (MiB), looked at every 5 to 50 ms.
         cwd: Folder to run in; by default the present one.
         env: The whole environment of the child; empty by default.
@@ -79,15 +80,19 @@ def run_child(
         foreign: The program, or what it interprets, is not to be trusted: root starts it as
             ``nobody``, and nobody gains new privileges.
 
+    The limits hold for root too: they are watched from outside, not asked of the kernel.
+
     Raises:
-        UserError: If the program or the folder is not there, or may not be used by the one who is
-            to run it.
+        ValueError: If a limit is no limit, or there is no program.
+        UserError: If the program or the folder is not there, or nobody may not run the program
+            that root is to start as nobody.
 
     Example:
         >>> import sys
         >>> run_child([sys.executable, "-c", "print(6 * 7)"], timeout_s=30).stdout
         '42\n'
     """
+    _check_limits(timeout_s, memory_mb, output_limit)
     command = _resolve(argv, foreign=foreign)
     folder = Path(cwd or ".")
     if not folder.is_dir():
@@ -124,7 +129,20 @@ def run_child(
     )
 
 
+def _check_limits(timeout_s: float, memory_mb: float | None, output_limit: int) -> None:
+    """Refuse what would never be exceeded, or always."""
+    limits = {"timeout_s": timeout_s, "memory_mb": memory_mb, "output_limit": output_limit}
+    for name, limit in limits.items():
+        if limit is None and name == "memory_mb":
+            continue
+        number = isinstance(limit, int | float) and not isinstance(limit, bool)
+        if not number or not 0 < limit < math.inf:
+            raise ValueError(f"{name} must be a finite number above 0, got {limit!r}")
+
+
 def _resolve(argv: Sequence[str | os.PathLike[str]], *, foreign: bool) -> list[str]:
+    if not argv or isinstance(argv, str):
+        raise ValueError(f"argv must be a program and its arguments, got {argv!r}")
     program, *arguments = (os.fspath(part) for part in argv)
     found = shutil.which(program)
     if found is None:

@@ -73,7 +73,7 @@ class Trajectory:
     success: bool
     """Whether the environment called it a success."""
     error: str | None = None
-    """What the environment raised, which ended the episode."""
+    """What the environment raised: in a step, which ended the episode, or when it was closed."""
 
 
 @dataclass(frozen=True, eq=False)

@@ -105,7 +105,8 @@ def collect(
     """Play ``group_size`` episodes of every task, group after group.
 
     An environment that raises ends its own episode only: its last step has reward 0 and
-    ``info["error"]``. A response that can't be parsed is sent as the empty action, which an
+    ``info["error"]``. One that raises when it is closed keeps the episode as it was played, with
+    ``error``. A response that can't be parsed is sent as the empty action, which an
     environment answers as invalid, and its step has ``info["parse_error"]``.
 
     Args:
@@ -123,7 +124,8 @@ def collect(
         ``len(tasks) * group_size`` episodes.
 
     Raises:
-        RolloutError: If more than a fifth of the environments raise; from the first one's error.
+        RolloutError: If more than a fifth of the environments raise in making, reset or step; from
+            the first one's error.
         ValueError: If there is no task, a number is below 1, or a sampler returns a response
             without tokens.
     """
@@ -171,11 +173,12 @@ class _Episode:
     history: History = field(default_factory=lambda: History([]))
     steps: list[Step] = field(default_factory=list)
     done: bool = False
+    failed: bool = False
     error: Exception | None = None
 
     @property
     def live(self) -> bool:
-        return not self.done and self.error is None
+        return not self.done and not self.failed
 
     def begin(self, env_factory: EnvFactory) -> None:
         try:
@@ -226,11 +229,11 @@ class _Episode:
         try:
             if env is not None:
                 env.close()
-        except Exception as error:
-            self._fail(error)
+        except Exception as error:  # what was played stands
+            self.error = self.error or error
 
     def _fail(self, error: Exception) -> None:
-        self.error = self.error or error
+        self.failed, self.error = True, error
 
     def trajectory(self) -> Trajectory:
         last = self.steps[-1].info if self.steps else {}
@@ -247,7 +250,7 @@ class _Episode:
 
 
 def _check_errors(episodes: Sequence[_Episode]) -> None:
-    failed = [episode for episode in episodes if episode.error is not None]
+    failed = [episode for episode in episodes if episode.failed]
     if len(failed) > MAX_ERRORS * len(episodes):
         raise RolloutError(
             f"{len(failed)} of {len(episodes)} environments raised, more than {MAX_ERRORS:.0%}; "
