@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from icml.core.rl.compare import Comparison
     from icml.empg.experiment.verdict import Study
 
-__all__ = ["SIZES", "TITLE", "Config", "TableConfig", "run_experiment"]
+__all__ = ["SIZES", "TITLE", "Config", "ModelConfig", "TableConfig", "compare_babyai", "run_experiment"]
 
 TITLE = "EMPG: weigh each step of an agent by how sure it was"
 MODEL_ARMS = ("grpo", "empg")
@@ -117,7 +117,7 @@ def run_experiment(config: Config, run: Run) -> None:
     if config.model is not None:
         _model(config.model, run)
     if config.babyai is not None:
-        _babyai(config.babyai, run)
+        compare_babyai(config.babyai, run)
     _say_what_is_not_shown(config, run)
 
 
@@ -172,7 +172,8 @@ def _model(config: ModelConfig, run: Run) -> None:
     _compare(run, study, config, partial(_train_model, partial(train_language, setting, folder)))
 
 
-def _babyai(config: ModelConfig, run: Run) -> None:
+def compare_babyai(config: ModelConfig, run: Run) -> None:
+    """Compare EMPG with GRPO on BabyAI, with the table, figures and claim of it."""
     from icml.empg.experiment.babyai import BabyAITraining, train_babyai, warm_start
     from icml.empg.experiment.verdict import Study
 
