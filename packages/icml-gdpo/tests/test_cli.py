@@ -97,7 +97,8 @@ def test_what_cannot_be_audited_exits_with_2_and_writes_nothing(capsys, tmp_path
 
 def test_folder_that_cannot_be_made_exits_with_2(capsys, tmp_path):
     (tmp_path / "taken").write_text("a file")
-    status, _, err = run(capsys, "audit", *ANS, "--out", tmp_path / "taken")
-    assert status == 2
-    assert len(err.splitlines()) == 1
+    for out in (tmp_path / "taken", tmp_path / "taken" / "below"):
+        status, table, err = run(capsys, "audit", *ANS, "--out", out)
+        assert (status, table, len(err.splitlines())) == (2, "", 1)
+        assert f"--out {out} must be a folder, but {tmp_path / 'taken'} is a file" in err
     assert [path.name for path in tmp_path.iterdir()] == ["taken"]

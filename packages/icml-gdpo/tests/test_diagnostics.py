@@ -93,3 +93,23 @@ def test_report_of_one_constant_reward_says_nothing_alarming():
 def test_names_must_fit_the_rewards():
     with pytest.raises(ValueError, match="names must have 2 entries, got 1"):
         diagnose(torch.ones(4, 2), 2, names=["a"])
+
+
+@pytest.mark.parametrize("names", ["ab", 3, [1, 2]])
+def test_names_that_are_no_list_of_texts_are_refused(names):
+    with pytest.raises(TypeError, match="names must be"):
+        diagnose(torch.ones(4, 2), 2, names=names)
+
+
+def test_arguments_of_wrong_type_are_named():
+    with pytest.raises(TypeError, match="tolerance must be a number"):
+        distinct_advantages(torch.ones(2), 2, tolerance="x")
+    with pytest.raises(TypeError, match=r"parts must be a torch.Tensor, got list"):
+        reward_shares([[1.0]])
+
+
+def test_weights_are_given_by_name_and_change_the_shares():
+    rewards = f64([(0, 0), (1, 0), (0, 1), (1, 1)])
+    assert diagnose(rewards, 4, weights=[3, 1]).share_gdpo == pytest.approx((0.75, 0.25))
+    with pytest.raises(TypeError, match="positional"):
+        diagnose(rewards, 4, [3, 1])

@@ -74,6 +74,14 @@ def test_epsilon_must_be_finite_and_not_negative(name, value):
         gdpo_advantages(REWARDS, 3, **options)
 
 
+@pytest.mark.parametrize("name", ["eps", "whiten_eps"])
+@pytest.mark.parametrize("value", ["x", None, True])
+def test_epsilon_that_is_no_number_is_named(name, value):
+    options: dict[str, Any] = {name: value}
+    with pytest.raises(TypeError, match=rf"{name} must be a number >= 0, got"):
+        gdpo_advantages(REWARDS, 3, **options)
+
+
 def test_token_counts_and_token_norm_need_each_other():
     with pytest.raises(ValueError, match=r"token_counts must be given .* missing"):
         gdpo_advantages(REWARDS, 3, batch_norm="token")
@@ -102,3 +110,9 @@ def test_large_float64_rewards_are_fine():
 def test_weights_that_are_no_real_numbers_are_named(weights):
     with pytest.raises(TypeError, match="weights must be"):
         gdpo_advantages(torch.ones(4, 2), 2, weights=weights)
+
+
+@pytest.mark.parametrize("counts", ["x", [1, "a", 1, 1, 1, 1], torch.ones(6) * 1j])
+def test_token_counts_that_are_no_real_numbers_are_named(counts):
+    with pytest.raises(TypeError, match="token_counts must be"):
+        gdpo_advantages(REWARDS, 3, batch_norm="token", token_counts=counts)

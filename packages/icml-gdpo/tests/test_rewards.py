@@ -185,6 +185,17 @@ def test_rewards_that_are_no_list_name_the_function(returned):
         reward(prompts=["a"] * 2, completions=["b"] * 2)
 
 
+@pytest.mark.parametrize("broken_one", ["reward", "gate"])
+def test_a_reward_that_is_no_number_names_the_function(broken_one):
+    def broken(prompts, completions, **columns):
+        return ["high" for _ in completions]
+
+    functions = (broken, correct) if broken_one == "reward" else (correct, broken)
+    reward = ConditionedReward(functions[0], on=functions[1], at_least=1.0)
+    with pytest.raises(TypeError, match="reward function 'broken' returned 'high' among"):
+        call(reward)
+
+
 def test_wrong_number_of_asynchronous_rewards_names_the_function():
     async def late(prompts, completions):
         return [1.0]

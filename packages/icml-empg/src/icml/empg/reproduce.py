@@ -19,7 +19,15 @@ if TYPE_CHECKING:
     from icml.core.rl.compare import Comparison
     from icml.empg.experiment.verdict import Study
 
-__all__ = ["SIZES", "TITLE", "Config", "ModelConfig", "TableConfig", "compare_babyai", "run_experiment"]
+__all__ = [
+    "SIZES",
+    "TITLE",
+    "Config",
+    "ModelConfig",
+    "TableConfig",
+    "compare_babyai",
+    "run_experiment",
+]
 
 TITLE = "EMPG: weigh each step of an agent by how sure it was"
 MODEL_ARMS = ("grpo", "empg")

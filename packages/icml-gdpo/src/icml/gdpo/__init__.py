@@ -8,11 +8,11 @@ from icml.core.lazy import exports
 __version__ = version("icml-gdpo")
 __all__ = [
     "ConditionedReward",
+    "Diagnosis",
     "GDPOConfig",
     "GDPOMixin",
     "GDPOResult",
     "GDPOTrainer",
-    "Report",
     "WeightSchedule",
     "__version__",
     "diagnose",
@@ -26,7 +26,7 @@ __all__ = [
 
 if TYPE_CHECKING:
     from icml.gdpo.advantages import GDPOResult, gdpo_advantages, grpo_advantages
-    from icml.gdpo.diagnostics import Report, diagnose, distinct_advantages, reward_shares
+    from icml.gdpo.diagnostics import Diagnosis, diagnose, distinct_advantages, reward_shares
     from icml.gdpo.enumeration import distinct_counts, distinct_table
     from icml.gdpo.rewards import ConditionedReward
     from icml.gdpo.schedule import WeightSchedule
@@ -36,7 +36,7 @@ else:
         __name__,
         {
             "advantages": ["GDPOResult", "gdpo_advantages", "grpo_advantages"],
-            "diagnostics": ["Report", "diagnose", "distinct_advantages", "reward_shares"],
+            "diagnostics": ["Diagnosis", "diagnose", "distinct_advantages", "reward_shares"],
             "enumeration": ["distinct_counts", "distinct_table"],
             "rewards": ["ConditionedReward"],
             "schedule": ["WeightSchedule"],

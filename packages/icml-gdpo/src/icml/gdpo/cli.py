@@ -105,6 +105,7 @@ class AuditOptions:
 def audit(options: AuditOptions) -> None:
     """Say what GRPO and GDPO make of the rewards of a logged run."""
     weights = options.weight_values
+    _check_folder(options.out)
     from icml.gdpo.audit.logs import read_log
 
     log = read_log(options.logs, options.reward_names, group_size=options.group_size)
@@ -116,6 +117,13 @@ def audit(options: AuditOptions) -> None:
     print()
     for path in write_audit(result, options.out):
         print(path)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder that can't be made because a file is in its way."""
+    there = next((path for path in (out, *out.parents) if path.exists()), None)
+    if there is not None and not there.is_dir():
+        raise UserError(f"--out {out} must be a folder, but {there} is a file: give another one")
 
 
 @dataclass(frozen=True)

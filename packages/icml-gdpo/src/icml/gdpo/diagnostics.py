@@ -10,7 +10,7 @@ from torch import Tensor
 
 from icml.core.rl.functional import group_stats
 from icml.gdpo.advantages import EPS, gdpo_advantages, grpo_parts
-from icml.gdpo.inputs import group_ids, prepare
+from icml.gdpo.inputs import check_eps, check_names, group_ids, prepare
 
 TOLERANCE = 1e-3
 """Advantages closer than this count as equal (ours): ten times what eps=1e-4 can pull apart."""
@@ -24,7 +24,7 @@ DOMINANT = 0.8
 
 
 @dataclass(frozen=True)
-class Report:
+class Diagnosis:
     """GRPO and GDPO side by side on the same rewards; ``str()`` is a readable table.
 
     Fields with one entry a reward are in the order of ``rewards``.
@@ -120,7 +120,7 @@ def distinct_advantages(
 
     Raises:
         TypeError: If an argument has a wrong type.
-        ValueError: If a shape does not fit or an advantage is not finite.
+        ValueError: If a shape does not fit, or an advantage or the tolerance is not finite.
 
     Example:
         >>> distinct_advantages(torch.tensor([1.0, -1.0, 0.0, 0.0]), 2)
@@ -128,6 +128,7 @@ def distinct_advantages(
     """
     if not isinstance(advantages, Tensor) or advantages.ndim != 1:
         raise ValueError("advantages must be a 1-D tensor (completions,)")
+    check_eps("tolerance", tolerance)
     values, groups, _ = prepare(advantages.unsqueeze(1), groups, None)
     ids = group_ids(groups, len(values), values.device)
     if values.isnan().any():
@@ -153,12 +154,15 @@ def reward_shares(parts: Tensor) -> Tensor:
         ``(rewards,)`` fractions that sum to 1, or zeros where all contributions are 0.
 
     Raises:
+        TypeError: If ``parts`` is no tensor.
         ValueError: If ``parts`` is not 2-D.
 
     Example:
         >>> reward_shares(torch.tensor([[1.0, 3.0], [-1.0, -3.0]]))
         tensor([0.2500, 0.7500])
     """
+    if not isinstance(parts, Tensor):
+        raise TypeError(f"parts must be a torch.Tensor, got {type(parts).__name__}")
     if parts.ndim != 2:
         raise ValueError(f"parts must be 2-D (completions, rewards), got {tuple(parts.shape)}")
     sums = parts.abs().sum(dim=0)
@@ -169,11 +173,11 @@ def reward_shares(parts: Tensor) -> Tensor:
 def diagnose(
     rewards: Tensor,
     groups: Tensor | int,
-    weights: Sequence[float] | Tensor | None = None,
     *,
+    weights: Sequence[float] | Tensor | None = None,
     names: Sequence[str] | None = None,
     eps: float = EPS,
-) -> Report:
+) -> Diagnosis:
     """Say what GRPO and GDPO make of the same rewards.
 
     Args:
@@ -193,15 +197,15 @@ def diagnose(
     summed = grpo_parts(rewards, groups, weights=weights, eps=eps)
     values, groups, _ = prepare(rewards, groups, weights)
     ids = group_ids(groups, len(values), values.device)
-    names = tuple(names) if names is not None else tuple(map(str, range(values.shape[1])))
-    if len(names) != values.shape[1]:
-        raise ValueError(f"names must have {values.shape[1]} entries, got {len(names)}")
+    if names is None:
+        names = tuple(map(str, range(values.shape[1])))
+    check_names(names, values.shape[1])
     whole = group_stats(values, len(values))
     first = _first_rows(ids)
     group_std = parts.group_std[first]
     silent = _silent(summed.sum(dim=1), ids) & ~_silent(parts.pre_norm, ids)
-    return Report(
-        rewards=names,
+    return Diagnosis(
+        rewards=tuple(names),
         completions=len(ids),
         groups=len(first),
         mean=_floats(whole.mean[0]),

@@ -92,7 +92,12 @@ def check_token_counts(
         )
     if token_counts is None:
         return None
-    counts = torch.as_tensor(token_counts).detach().to(rewards)
+    if isinstance(token_counts, Tensor) and token_counts.is_complex():
+        raise TypeError(f"token_counts must be real, got {token_counts.dtype}")
+    try:
+        counts = torch.as_tensor(token_counts).detach().to(rewards)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"token_counts must be numbers, got {token_counts!r}") from error
     if counts.shape != rewards.shape[:1]:
         raise ValueError(
             f"token_counts must have one number for each of the {rewards.shape[0]} rows of "
@@ -111,9 +116,21 @@ def check_choice(name: str, value: str, choices: object) -> None:
 
 
 def check_eps(name: str, value: float) -> None:
-    """Refuse a negative, infinite or NaN epsilon."""
+    """Refuse a negative, infinite or NaN epsilon, and what is no number."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise TypeError(f"{name} must be a number >= 0, got {value!r}")
     if not 0.0 <= value < float("inf"):
         raise ValueError(f"{name} must be a finite number >= 0, got {value}")
+
+
+def check_names(names: Sequence[str], rewards: int) -> None:
+    """Refuse anything but one text a reward."""
+    if isinstance(names, str) or not isinstance(names, Sequence):
+        raise TypeError(f"names must be a list with one name for each reward, got {names!r}")
+    if not all(isinstance(name, str) for name in names):
+        raise TypeError(f"names must be texts, got {list(names)}")
+    if len(names) != rewards:
+        raise ValueError(f"names must have {rewards} entries, got {len(names)}")
 
 
 def check_size(name: str, values: Tensor) -> None:

@@ -40,7 +40,8 @@ def ConditionedReward(
         otherwise: What the completion gets instead, in the unit of ``reward_fn``.
 
     Raises:
-        TypeError: If ``reward_fn`` or ``on`` can't be called.
+        TypeError: If ``reward_fn`` or ``on`` can't be called; when called, if what a function
+            returns is no number.
         ValueError: If ``at_least`` or ``otherwise`` is not finite; when called, if a function
             returns another number of rewards than there are completions.
 
@@ -84,6 +85,8 @@ class _Condition:
         return [self._one(g, r) for g, r in zip(gate, rewards, strict=True)]
 
     def _one(self, gate: float | None, reward: float | None) -> float | None:
+        _check_number(gate, _name(self._gate.function))
+        _check_number(reward, self.__name__)
         if gate is None or reward is None or math.isnan(gate) or math.isnan(reward):
             return None
         return float(reward) if gate >= self._at_least else self._otherwise
@@ -201,4 +204,13 @@ def _check_length(rewards: Rewards, name: str, count: int) -> None:
     if len(rewards) != count:
         raise ValueError(
             f"reward function {name!r} returned {len(rewards)} rewards for {count} completions"
+        )
+
+
+def _check_number(reward: object, name: str) -> None:
+    # Not isinstance: numbers of numpy and tensors of one element are fine too.
+    if reward is not None and not hasattr(reward, "__float__"):
+        raise TypeError(
+            f"reward function {name!r} returned {reward!r} among its rewards, "
+            "not one number or None a completion"
         )

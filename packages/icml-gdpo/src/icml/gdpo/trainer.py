@@ -159,7 +159,9 @@ class GDPOMixin(AdvantageMixin):
 
     def _log_diagnosis(self, batch: TRLBatch, weights: Tensor) -> None:
         names = batch.reward_names
-        report = diagnose(batch.rewards, batch.groups, weights, names=names, eps=self.args.gdpo_eps)
+        report = diagnose(
+            batch.rewards, batch.groups, weights=weights, names=names, eps=self.args.gdpo_eps
+        )
         for name, share, low in zip(names, report.share_gdpo, report.low_std, strict=True):
             self.log_scalar(f"gdpo/share/{name}", share)
             self.log_scalar(f"gdpo/low_std/{name}", low)

@@ -16,7 +16,7 @@ from icml.core.errors import UserError
 from icml.core.journal import write_atomic
 from icml.gdpo.advantages import gdpo_advantages, grpo_advantages
 from icml.gdpo.audit.logs import Log, LoggedBatch
-from icml.gdpo.diagnostics import Report, diagnose
+from icml.gdpo.diagnostics import Diagnosis, diagnose
 
 if TYPE_CHECKING:
     from icml.core.plots import Plot
@@ -50,7 +50,7 @@ class Audit:
         unlogged: Completions of batches with logged advantages that have none (null or NaN).
     """
 
-    report: Report
+    report: Diagnosis
     group_size: int
     found: int
     batches: tuple[AuditedBatch, ...]
@@ -114,7 +114,7 @@ def audit(
         audited = tuple(_audit_batch(batch, group_size, weights) for batch in log.batches)
         rows = [row for batch in log.batches for row in batch.rewards]
         table = torch.tensor(rows, dtype=torch.float64)
-        report = diagnose(table, group_size, weights, names=rewards)
+        report = diagnose(table, group_size, weights=weights, names=rewards)
     except UserError:
         raise
     except ValueError as error:
@@ -147,7 +147,7 @@ def write_audit(result: Audit, out: Path) -> list[Path]:
     return [out / name for name in contents]
 
 
-def shares_plot(report: Report) -> Plot:
+def shares_plot(report: Diagnosis) -> Plot:
     """Draw each reward's share of the advantage under both methods."""
     from icml.core.plots import Arm, Bar, bars
 
