@@ -17,7 +17,7 @@ _STEPS: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(\.[chS]):[0-9]+(?::[0-9]+)?", r"\1:LINE"),
         (r"\+0x[0-9a-fA-F]+/0x[0-9a-fA-F]+", ""),
         (r"\bCPU#[0-9]+", "CPU"),
-        (r"(?<![A-Za-z0-9_])[0-9]+(?![A-Za-z0-9_])", "NUM"),
+        (r"(?<!\w)(?<!signal )[0-9]+(?!\w)", "NUM"),  # signal 8 is another crash than signal 11
         (r"[0-9]{7,}", "NUM"),
     )
 )

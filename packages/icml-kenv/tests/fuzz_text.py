@@ -1,0 +1,23 @@
+"""Fuzz what reads foreign text: python fuzz_text.py -max_total_time=60."""
+
+import sys
+
+import atheris
+
+with atheris.instrument_imports(include=["icml.kenv"]):
+    from icml.kenv.report import contains_crash, parse_report
+    from icml.kenv.titles import normalise_title
+
+
+def one_input(data: bytes) -> None:
+    text = data.decode("utf-8", errors="replace")
+    reports = parse_report(text)
+    if contains_crash(text) != bool(reports):
+        raise AssertionError("the two ways to look for a crash disagree")
+    for found in reports:
+        if normalise_title(found.title) != found.title:
+            raise AssertionError(f"the title {found.title!r} is not normalised")
+
+
+atheris.Setup(sys.argv, one_input)
+atheris.Fuzz()
