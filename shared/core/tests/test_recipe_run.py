@@ -1,6 +1,8 @@
 """Runs by a recipe: their folder, their configuration, and what an interruption says."""
 
 import json
+import subprocess
+import sys
 import time
 
 import pytest
@@ -68,6 +70,51 @@ def test_after_ctrl_c_the_command_that_continues_is_printed(tmp_path, capsys):
     )
     assert not (tmp_path / "result.json").exists()
     assert run(tmp_path, lambda before: {"steps": 3, "resumed": before.name}) == 0
+
+
+def test_in_distributed_training_ctrl_c_is_told_once(tmp_path, capsys, monkeypatch):
+    def interrupted(before):
+        raise KeyboardInterrupt
+
+    monkeypatch.setenv("RANK", "1")
+    assert run(tmp_path, interrupted) == 130
+    assert capsys.readouterr().err == ""
+
+
+ANOTHER = """
+import sys, time
+from pathlib import Path
+from icml.core.rl.recipe import Part
+from icml.core.rl.recipe_run import run_recipe
+
+def train(before):
+    print("training", flush=True)
+    sys.stdin.read()
+    return {"steps": 1}
+
+run_recipe(Part(), Path(sys.argv[1]), train, command=["x"], started=time.perf_counter())
+"""
+
+
+def test_a_folder_has_one_training_at_a_time(tmp_path):
+    with subprocess.Popen(
+        [sys.executable, "-c", ANOTHER, tmp_path / "run"],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+    ) as other:  # fmt: skip
+        assert other.stdout.readline() == "training\n"
+        with pytest.raises(UserError, match="another process is running in"):
+            run(tmp_path / "run", lambda before: pytest.fail("two trainings in one folder"))
+        assert json.loads((tmp_path / "run" / "recipe.json").read_text()) == {}
+        other.communicate("")
+    assert is_finished(tmp_path / "run")
+    with pytest.raises(UserError, match="holds a run of another recipe"):
+        run(tmp_path / "run", lambda before: {"steps": 3})
+
+
+def test_a_training_that_fails_lets_go_of_its_folder(tmp_path):
+    with pytest.raises(ZeroDivisionError):
+        run(tmp_path, lambda before: 1 / 0)
+    assert run(tmp_path, lambda before: {"steps": 3}) == 0
 
 
 def test_the_last_checkpoint_is_a_whole_one_with_a_number(tmp_path):

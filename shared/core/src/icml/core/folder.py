@@ -44,11 +44,11 @@ def claim_folder(path: Path, *, fresh: bool) -> BaseFileLock:
     """
     try:
         if fresh and (path / CONFIG).exists():
-            lock = _lock(path)
+            lock = lock_folder(path)
             lock.release()
             path.rename(_aside(path))
         path.mkdir(parents=True, exist_ok=True)
-        lock = _lock(path)
+        lock = lock_folder(path)
         _check_is_run(path)
     except OSError as error:
         raise cannot_write(path, error) from error
@@ -56,7 +56,15 @@ def claim_folder(path: Path, *, fresh: bool) -> BaseFileLock:
     return lock
 
 
-def _lock(path: Path) -> BaseFileLock:
+def lock_folder(path: Path) -> BaseFileLock:
+    """Lock a folder that is there against every other process.
+
+    Returns:
+        The lock, held; the system lets go of it when the process ends, however it ends.
+
+    Raises:
+        UserError: If another process has it.
+    """
     from filelock import FileLock, Timeout
 
     lock = FileLock(path / LOCK)

@@ -11,7 +11,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -20,7 +21,8 @@ from pydantic import BaseModel
 
 from icml.core.differences import first_difference
 from icml.core.errors import UserError
-from icml.core.journal import write_atomic
+from icml.core.folder import lock_folder
+from icml.core.journal import cannot_write, write_atomic
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
@@ -133,7 +135,7 @@ def run_recipe(
     recipe: BaseModel, out: Path, train: Callable[[Path | None], dict[str, Any]],
     *, command: Sequence[str], started: float,
 ) -> int:  # fmt: skip
-    """Train, and write the run's recipe and result into its folder.
+    """Train, and write the run's recipe and result into its folder, which nobody else may use.
 
     Args:
         recipe: What ``train`` goes by.
@@ -144,16 +146,47 @@ def run_recipe(
 
     Returns:
         Exit status: 0, or 130 after Ctrl-C.
+
+    Raises:
+        UserError: If another run has the folder, or it can't be written to.
     """
-    if _is_main():
-        write_atomic(out / RECIPE, recipe.model_dump_json(indent=2) + "\n")
+    with _claimed(out):
+        if _is_main():
+            check_folder(recipe, out)  # again: another run may have had it till now
+            write_atomic(out / RECIPE, recipe.model_dump_json(indent=2) + "\n")
+        try:
+            result = train(last_checkpoint(out))
+        except KeyboardInterrupt:
+            if _is_main():
+                print(_interrupted(out, command), file=sys.stderr)
+            return 130
+        return _finish(result, out, started)
+
+
+@contextmanager
+def _claimed(out: Path) -> Generator[None]:
+    """Hold the folder; of several processes that train together the first one does."""
+    if not _is_main():
+        yield
+        return
     try:
-        result = train(last_checkpoint(out))
-    except KeyboardInterrupt:
-        where = last_checkpoint(out)
-        after = f"continues from {where}" if where else "starts again, there is no checkpoint yet"
-        print(f"interrupted; this {after}:\n  {shlex.join(command)}", file=sys.stderr)
-        return 130
+        out.mkdir(parents=True, exist_ok=True)
+        lock = lock_folder(out)
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def _interrupted(out: Path, command: Sequence[str]) -> str:
+    where = last_checkpoint(out)
+    after = f"continues from {where}" if where else "starts again, there is no checkpoint yet"
+    return f"interrupted; this {after}:\n  {shlex.join(command)}"
+
+
+def _finish(result: dict[str, Any], out: Path, started: float) -> int:
     result["seconds"] = round(time.perf_counter() - started, 1)
     if _is_main():
         write_atomic(out / RESULT, json.dumps(result, indent=2) + "\n")
