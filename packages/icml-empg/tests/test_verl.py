@@ -132,6 +132,44 @@ def test_rows_of_turns_need_their_numbers():
         estimate(cut, traj_uid=episodes, turn=np.zeros_like(turns))
 
 
+def test_turns_and_names_may_be_numpy_arrays_of_objects_lists_or_tensors():
+    cut, _, turns = step_wise(verl_batch())
+    episodes = cut.non_tensor_batch["traj_uid"]
+    wanted, _ = estimate(cut, traj_uid=episodes, turn=turns)
+    for kind in (lambda x: np.array(x, dtype=object), list, torch.tensor):
+        found, _ = estimate(cut, traj_uid=episodes, turn=kind(turns.tolist()))
+        assert torch.equal(found, wanted)
+    numbers = ["pq".index(uid) for uid in cut.non_tensor_batch["uid"]]
+    cut.non_tensor_batch["uid"] = torch.tensor(numbers)  # equal entries of it hash differently
+    assert torch.equal(estimate(cut, traj_uid=episodes, turn=turns)[0], wanted)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"index": ["p"] * 3}, "index must have one entry for each of the 4 rows, got 3 entries"),
+        ({"index": "pqpq"}, "index must have one entry"),
+        ({"index": None}, "index must have one entry for each of the 4 rows, got None"),
+        ({"traj_uid": ["a"], "turn": [0] * 4}, "traj_uid must have one entry"),
+        ({"traj_uid": list("abcd"), "turn": [0]}, "turn must have one entry"),
+        ({"traj_uid": list("abcd"), "turn": list("abcd")}, "turn must be whole numbers, got"),
+        ({"traj_uid": list("abcd"), "turn": [0.5, 0, 0, 0]}, "turn must be whole numbers, got"),
+        ({"turn": [0] * 4}, "turn needs traj_uid"),
+        ({"entropys": None}, "entropys must be a tensor .* got NoneType"),
+        ({"entropys": torch.ones(4, 7)}, r"must all be \(rows, tokens\), got .*\(4, 7\)"),
+        ({"config": {"empg": {"zetta": 1}}}, "algorithm.empg must have .*zetta"),
+        ({"config": {"empg": {"zeta": "x"}}}, "zeta must be a finite number >= 0, got 'x'"),
+        ({"config": {"empg": 3}}, "algorithm.empg must have fields of EMPGParams, got 3"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(changes, message):
+    batch = verl_batch()
+    arguments = {**batch.batch, "index": batch.non_tensor_batch["uid"], **changes}
+    with pytest.raises(ValueError, match=message) as caught:
+        empg_advantage(**arguments)
+    assert "\n" not in str(caught.value)
+
+
 def test_next_steps_are_found_in_any_order():
     episode, turn = torch.tensor([7, 4, 7, 7, 4]), torch.tensor([20, 0, -3, 5, 1])
     assert next_steps(episode, turn).tolist() == [-1, 4, 3, 0, -1]

@@ -50,8 +50,8 @@ class EMPGParams:
         """Check the numbers."""
         for name in ("k", "k_future", "zeta", "eps"):
             value = getattr(self, name)
-            if not (math.isfinite(value) and value >= 0):
-                raise ValueError(f"{name} must be a finite number >= 0, got {value}")
+            if not (_is_number(value) and math.isfinite(value) and value >= 0):
+                raise ValueError(f"{name} must be a finite number >= 0, got {value!r}")
         if self.zeta >= 1 and not self.allow_large_zeta:
             raise ValueError(
                 f"zeta must be below 1, got {self.zeta}: the clarity bonus ignores success and "
@@ -67,5 +67,9 @@ class EMPGParams:
                     f"{name} must be 'none' or {get_args(choices)[1]!r}, got {value!r}"
                 )
         quantile = self.entropy_clip_quantile
-        if quantile is not None and not 0 < quantile <= 1:
-            raise ValueError(f"entropy_clip_quantile must be in (0, 1], got {quantile}")
+        if quantile is not None and not (_is_number(quantile) and 0 < quantile <= 1):
+            raise ValueError(f"entropy_clip_quantile must be in (0, 1], got {quantile!r}")
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)

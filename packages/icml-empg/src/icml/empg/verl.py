@@ -55,7 +55,7 @@ def empg_advantage(
         entropys: ``(rows, tokens)`` in nats, of the policy that wrote the tokens.
         traj_uid: For batches with a row a turn, as verl-agent makes them: each row's episode.
             None: a row is an episode, its runs of 1s in the mask are the turns.
-        turn: Each row's turn, any increasing numbers; needed with ``traj_uid``.
+        turn: Each row's turn, any increasing whole numbers; needed with ``traj_uid``.
         config: verl's ``algorithm`` part.
         params: In place of ``config``'s.
         others: What verl gives to all estimators; not read.
@@ -64,10 +64,13 @@ def empg_advantage(
         Advantages and returns, equal: ``(rows, tokens)``, 0 outside the mask.
 
     Raises:
-        ValueError: If ``traj_uid`` comes without ``turn``, two rows of an episode have the same
-            turn, or as for :func:`icml.empg.empg_token_advantages`.
+        ValueError: If a tensor or list has not one entry a row, ``traj_uid`` comes without
+            ``turn`` or the other way round, two rows of an episode have the same turn, the
+            configuration can't be used, or as for :func:`icml.empg.empg_token_advantages`.
     """
     params = params or _params(config)
+    _check_tensors(token_level_rewards, response_mask, entropys)
+    _check_names(len(response_mask), index=index, traj_uid=traj_uid, turn=turn)
     advantages = torch.zeros_like(entropys, dtype=torch.float32)
     rows = response_mask.bool().any(dim=1).nonzero().flatten()  # the others pad the batch
     mask, entropy = response_mask[rows], entropys[rows]
@@ -75,12 +78,10 @@ def empg_advantage(
     groups = _numbered(index, rows)
     if traj_uid is None:
         found = empg_token_advantages(_grpo(scores, groups), entropy, mask, params)
-    elif turn is None:
-        raise ValueError("traj_uid needs turn: the number of each row's turn in its episode")
     else:
         episode = _numbered(traj_uid, rows)
         first = _first_rows(episode)
-        turns = torch.as_tensor(turn).to(rows)[rows]
+        turns = _turns(turn, rows)
         found = broadcast_to_tokens(
             empg_modulate(
                 _grpo(scores[first], groups[first])[episode],
@@ -102,12 +103,60 @@ def _grpo(scores: Tensor, groups: Tensor) -> Tensor:
 def _params(config: Any) -> EMPGParams:
     """Read verl's configuration, a mapping or an object with ``get``."""
     chosen: Mapping[str, Any] | None = config.get("empg") if config is not None else None
-    return EMPGParams(**dict(chosen or {}))
+    try:
+        return EMPGParams(**dict(chosen or {}))
+    except (TypeError, ValueError) as error:
+        raise ValueError(
+            f"algorithm.empg must have fields of EMPGParams, got {chosen!r}: {error}"
+        ) from error
 
 
-def _numbered(names: Sequence[Any], rows: Tensor) -> Tensor:
+def _check_tensors(rewards: Any, mask: Any, entropys: Any) -> None:
+    """Refuse what is no matrix of verl's, before anything is taken from it by row."""
+    given = {"token_level_rewards": rewards, "response_mask": mask, "entropys": entropys}
+    for name, tensor in given.items():
+        if not isinstance(tensor, Tensor):
+            raise ValueError(f"{name} must be a tensor (rows, tokens), got {type(tensor).__name__}")
+    shapes = {name: tuple(tensor.shape) for name, tensor in given.items()}
+    if mask.dim() != 2 or len(set(shapes.values())) > 1:
+        raise ValueError(f"tensors must all be (rows, tokens), got {shapes}")
+
+
+def _check_names(rows: int, **names: Sequence[Any] | None) -> None:
+    """Refuse a list that doesn't fit the rows; verl's own are numpy arrays of objects."""
+    if (names["traj_uid"] is None) != (names["turn"] is None):
+        raise ValueError("traj_uid needs turn, the number of each row's turn in its episode, "
+                         "and turn needs traj_uid: give both or none")  # fmt: skip
+    for name, values in names.items():
+        if values is None and name != "index":
+            continue
+        count = len(values) if hasattr(values, "__len__") else None
+        if count != rows or isinstance(values, str):
+            got = f"{count} entries" if count is not None else repr(values)
+            raise ValueError(f"{name} must have one entry for each of the {rows} rows, got {got}")
+
+
+def _plain(values: Any) -> list[Any]:
+    """Return the entries of a list, a tensor or a numpy array as Python's own."""
+    return values.tolist() if hasattr(values, "tolist") else list(values)
+
+
+def _turns(turn: Any, rows: Tensor) -> Tensor:
+    """Return the turns of some rows: ``(rows,)`` int64."""
+    numbers = _plain(turn)
+    try:
+        whole = [int(number) for number in numbers]
+    except (TypeError, ValueError):
+        whole = []
+    if whole != numbers:
+        raise ValueError(f"turn must be whole numbers, got {numbers[:8]}")
+    return rows.new_tensor(whole)[rows]
+
+
+def _numbered(names: Any, rows: Tensor) -> Tensor:
     """Number the names of some rows by their first appearance: ``(rows,)`` int64."""
-    chosen = [names[row] for row in rows.tolist()]
+    every = _plain(names)
+    chosen = [every[row] for row in rows.tolist()]
     numbers = {name: i for i, name in enumerate(dict.fromkeys(chosen))}
     return rows.new_tensor([numbers[name] for name in chosen])
 
