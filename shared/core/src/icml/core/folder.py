@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from icml.core.differences import first_difference
 from icml.core.errors import UserError
-from icml.core.journal import cannot_write, remove_drafts, write_atomic
+from icml.core.journal import LOCK, cannot_write, lock_folder, remove_drafts, write_atomic
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
 CONFIG = "config.json"
-LOCK = ".lock"
 
 
 def config_json(config: object) -> dict[str, Any]:
@@ -53,27 +52,6 @@ def claim_folder(path: Path, *, fresh: bool) -> BaseFileLock:
     except OSError as error:
         raise cannot_write(path, error) from error
     remove_drafts(path)
-    return lock
-
-
-def lock_folder(path: Path) -> BaseFileLock:
-    """Lock a folder that is there against every other process.
-
-    Returns:
-        The lock, held; the system lets go of it when the process ends, however it ends.
-
-    Raises:
-        UserError: If another process has it.
-    """
-    from filelock import FileLock, Timeout
-
-    lock = FileLock(path / LOCK)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout:
-        raise UserError(
-            f"another process is running in {path}; wait for it or use another --out folder"
-        ) from None
     return lock
 
 

@@ -14,9 +14,15 @@ import sys
 from collections.abc import Collection, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from icml.core.errors import UserError
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+LOCK = ".lock"
+"""The file by which a process holds a folder."""
 
 
 def cannot_write(path: Path, error: OSError) -> UserError:
@@ -196,6 +202,27 @@ def write_atomic(path: Path | str, content: bytes | str) -> None:
     finally:
         with suppress(OSError):
             draft.unlink()
+
+
+def lock_folder(path: Path) -> BaseFileLock:
+    """Lock a folder that is there against every other process.
+
+    Returns:
+        The lock, held; the system lets go of it when the process ends, however it ends.
+
+    Raises:
+        UserError: If another process has it.
+    """
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path / LOCK)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another process is running in {path}; wait for it or use another --out folder"
+        ) from None
+    return lock
 
 
 @contextmanager

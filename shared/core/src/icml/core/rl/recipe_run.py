@@ -21,8 +21,7 @@ from pydantic import BaseModel
 
 from icml.core.differences import first_difference
 from icml.core.errors import UserError
-from icml.core.folder import lock_folder
-from icml.core.journal import cannot_write, write_atomic
+from icml.core.journal import cannot_write, lock_folder, write_atomic
 
 if TYPE_CHECKING:
     from trl import GRPOConfig
