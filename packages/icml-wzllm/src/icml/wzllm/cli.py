@@ -196,8 +196,32 @@ def bench(options: BenchOptions) -> int:
     return 1 if wrong else 0
 
 
+@dataclass(frozen=True)
+class TrainOptions:
+    """What to train."""
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE", help_behavior_hint="(required)")]
+    """A YAML file, or one of ours: tiny runs on a CPU in minutes."""
+    out: Annotated[
+        Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/wzllm/train/RECIPE)")
+    ] = None
+    """Folder of the run; the same command again goes on where it was stopped."""
+    bootstrap_only: bool = False
+    """Stop before DAPO, which several processes can then share (accelerate launch)."""
+
+
+def train(options: TrainOptions) -> int:
+    """Train a prover: on certificates, by expert iteration, then by DAPO, judged by `verify`."""
+    from icml.core.errors import require
+
+    require("trl", extra="icml-wzllm[train]")
+    from icml.wzllm.training.launch import train as run
+
+    return run(options.recipe, out=options.out, bootstrap_only=options.bootstrap_only)
+
+
 def reproduce(options: ReproduceOptions) -> int:
-    """Go through the 78 identities, then through the kernel, and write the report."""
+    """Go through the identities, then through the kernel, then learn, and write the report."""
     from icml.core.reproduce import reproduce as run
     from icml.wzllm.reproduce import SIZES, TITLE, run_experiment
 
@@ -209,5 +233,6 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "check": check,
     "sketch": sketch,
     "bench": bench,
+    "train": train,
     "reproduce": reproduce,
 }

@@ -1,13 +1,14 @@
-"""The experiment behind ``icml wzllm reproduce``: the suite, the judge and the kernel put to test.
+"""The experiment behind ``icml wzllm reproduce``: suite, judge and kernel put to test; learning.
 
-No learning in it: everything is exact, so that every claim but times is deterministic.
+The first two parts are exact, so that every claim but times is deterministic; the third, in
+`icml.wzllm.verdict`, has seeds.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from icml.wzllm.bench import contradicts
 from icml.wzllm.experiment import kernel_trials, symbolic_trials
 from icml.wzllm.identities import suite
 from icml.wzllm.pages import write_pages
+from icml.wzllm.verdict import Learning, learn
 
 if TYPE_CHECKING:
     from icml.core.experiment import Run
@@ -34,6 +36,8 @@ class Config:
     """Certified identities that are handed to the kernel, at most."""
     budget_s: float = 60.0
     """Seconds for one search, and for one check by the kernel."""
+    learning: Learning = field(default_factory=Learning)
+    """Sizes of the learning part."""
 
     def __post_init__(self) -> None:
         """Refuse numbers that make no sense."""
@@ -41,7 +45,21 @@ class Config:
             raise ValueError("kernel_proofs must be 0 or more and budget_s positive")
 
 
-SIZES: Mapping[str, Config] = {"quick": Config(kernel_proofs=6), "default": Config()}
+SIZES: Mapping[str, Config] = {
+    "quick": Config(
+        kernel_proofs=6,
+        learning=Learning(
+            report_seeds=(1000, 1001, 1002),
+            select_seeds=(2000,),
+            rates=(3e-3,),
+            top_rates=(1e-3,),
+            rounds=2,
+            dapo_iterations=20,
+            longer_rounds=1,
+        ),
+    ),
+    "default": Config(),
+}
 
 
 def run_experiment(config: Config, run: Run) -> None:
@@ -51,9 +69,13 @@ def run_experiment(config: Config, run: Run) -> None:
     kernel = _kernel(config, run, records)
     write_pages(run.dir / "proofs", records, kernel, _costs(run))
     run.note("A page for each identity, with its certificate and Lean proof: proofs/index.html.")
+    if find_spec("torch") is None:
+        run.note("The learning part was left out: it needs pip install 'icml-wzllm[train]'.")
+    else:
+        learn(config.learning, run)
     run.note(
-        "Nothing was learned here: on input that the method decides, search alone is complete, "
-        "so that a language model can add no proof. The paper's 34 % is of 100 other statements."
+        "On input that the method decides, search alone is complete, so that a language model can "
+        "add no proof. The paper's 34 % is of 100 other statements."
     )
 
 

@@ -13,12 +13,14 @@ import subprocess
 import sys
 import threading
 import time
+from dataclasses import asdict
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from icml.wzllm.certificate import Certificate
 from icml.wzllm.certify import Outcome, certify
 from icml.wzllm.statement import Identity
+from icml.wzllm.training.answers import judged
 from icml.wzllm.verification import Report, verify
 
 __all__ = ["Stopped", "Worker"]
@@ -83,6 +85,15 @@ class Worker:
             Stopped: If it takes more than ``budget_s`` seconds or too much memory.
         """
         request = {"do": "verify", "certificate": certificate.to_json()}
+        return Report(**self._ask(request, budget_s))
+
+    def judge(self, identity: Identity, text: str, *, budget_s: float) -> Report:
+        """Run :func:`icml.wzllm.training.answers.judged` in the process, on a model's answer.
+
+        Raises:
+            Stopped: If it takes more than ``budget_s`` seconds or too much memory.
+        """
+        request = {"do": "judge", "identity": _identity_to_json(identity), "text": text}
         return Report(**self._ask(request, budget_s))
 
     def stop(self) -> None:
@@ -162,14 +173,11 @@ def _identity_to_json(identity: Identity) -> dict[str, Any]:
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Do what a request asks for."""
     if request["do"] == "verify":
-        report = verify(Certificate.from_json(request["certificate"]))
-        return {
-            "accepted": report.accepted,
-            "reason": report.reason,
-            "witnesses": report.witnesses,
-        }
+        return asdict(verify(Certificate.from_json(request["certificate"])))
     fields = request["identity"]
     identity = Identity(fields["lhs"], fields["rhs"], tuple(fields["vars"]))
+    if request["do"] == "judge":
+        return asdict(judged(identity, request["text"]))
     outcome = certify(identity, max_order=request["max_order"], min_order=request["min_order"])
     text = None if outcome.certificate is None else outcome.certificate.to_json()
     return {"status": outcome.status, "detail": outcome.detail, "certificate": text}
