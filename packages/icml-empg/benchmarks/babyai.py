@@ -4,7 +4,8 @@ Run from anywhere; an interrupted run continues::
 
     python packages/icml-empg/benchmarks/babyai.py [--out runs/empg-babyai]
 
-NOTES.md has what was fixed beforehand. The outcome goes to babyai.json beside this file.
+The outcome goes to babyai.json beside this file. NOTES.md has what was fixed beforehand, and what
+the runs of babyai.jsonl, which were stopped for time, say.
 """
 
 from __future__ import annotations

@@ -338,3 +338,9 @@ def test_a_conversation_needs_a_chat_template():
     one.members[0].tokenizer.chat_template = "{% for m in messages %}<{{ m.content }}>{% endfor %}"
     result = one.generate([{"role": "user", "content": "hello"}], max_new_tokens=2, seed=0)
     assert one.members[0].tokenizer.decode(result.sequences[0, :-2]) == "<hello>"
+
+
+@pytest.mark.parametrize("seed", [2**63, -(2**63) - 1, 1.5, "1"])
+def test_a_seed_that_torch_cannot_take_is_refused(trio, seed):
+    with pytest.raises(UserError, match="seed must be a whole number of at most 63 bits, got"):
+        trio.generate(PROMPT, max_new_tokens=1, seed=seed)

@@ -247,6 +247,8 @@ class Ensemble:
         generator = torch.Generator(self.members[0].device)
         if seed is None:
             generator.seed()
+        elif not isinstance(seed, int) or not -(2**63) <= seed < 2**63:
+            raise UserError(f"seed must be a whole number of at most 63 bits, got {seed!r}")
         else:
             generator.manual_seed(seed)
         return generator
