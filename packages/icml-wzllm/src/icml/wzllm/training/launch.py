@@ -77,11 +77,6 @@ def train(source: str, *, out: Path | None = None, bootstrap_only: bool = False)
     check_folder(recipe, out)
     if is_finished(out):
         return 0
-    recipe_run.check_model(recipe.model)
-    from icml.wzllm.training.statements import load_statements
-
-    statements = load_statements(recipe.statements)
-    config = training_config(recipe, out)
     command = ["icml", "wzllm", "train", source, "--out", str(out)]
     done = whole_folder(out / "bootstrap" / "model")
     if done is None and int(os.environ.get("WORLD_SIZE", "1")) > 1:
@@ -89,6 +84,11 @@ def train(source: str, *, out: Path | None = None, bootstrap_only: bool = False)
             "expert iteration runs in one process; first run: "
             + shlex.join([*command, "--bootstrap-only"])
         )
+    recipe_run.check_model(recipe.model)
+    from icml.wzllm.training.statements import load_statements
+
+    statements = load_statements(recipe.statements)
+    config = training_config(recipe, out)
     say(
         f"model       {recipe.model}\n"
         f"statements  {len(statements.pool)} to train on, {len(statements.held_out)} held out"
