@@ -58,9 +58,8 @@ class Function(NamedTuple):
 
 def functions(code: str) -> list[Function]:
     """Find the functions that a C file defines, with their first and last lines."""
-    parser = _parser()
     found = []
-    stack = [parser.parse(code.encode(errors="surrogateescape")).root_node]
+    stack = [parse_c(code.encode(errors="surrogateescape"))]
     while stack:
         node = stack.pop()
         if node.type == "function_definition":
@@ -70,6 +69,11 @@ def functions(code: str) -> list[Function]:
         else:
             stack += reversed(node.children)
     return found
+
+
+def parse_c(code: bytes) -> Any:
+    """Parse C, broken or not, and return the root of its tree (a ``tree_sitter.Node``)."""
+    return _parser().parse(code).root_node
 
 
 @cache
