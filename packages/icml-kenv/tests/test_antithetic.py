@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from icml.kenv import antithetic_estimates, plain_estimates
+from icml.kenv.antithetic import antithetic_estimates, plain_estimates
 
 uniforms = arrays(
     np.float64,

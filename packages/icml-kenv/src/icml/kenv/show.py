@@ -1,0 +1,58 @@
+"""Crash reports, comparisons and bugs as lines for a reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from icml.kenv.models import CrashReport, Equivalence, Frame, PublicBug
+
+_MOST_FRAMES = 12
+
+
+def report_lines(reports: Sequence[CrashReport]) -> Iterator[str]:
+    """Yield what the reports say: titles, circumstances, and the certain frames."""
+    if not reports:
+        yield "no crash"
+    for number, report in enumerate(reports, 1):
+        yield f"{number}. {report.title}"
+        for other in report.alt_titles:
+            yield f"   also called {other}"
+        if report.comm is not None:
+            yield f"   in {report.comm} (process {report.pid})"
+        facts = [
+            *(["it ended in a panic"] if report.panicked else []),
+            *(["the report is incomplete"] if report.corrupted else []),
+        ]
+        yield f"   lines {report.start + 1}-{report.end}" + "".join(f", {fact}" for fact in facts)
+        for name, frames in report.stacks.items():
+            certain = [frame for frame in frames if not frame.question]
+            yield f"   {name}: " + " < ".join(_frame(f) for f in certain[:_MOST_FRAMES])
+
+
+def _frame(frame: Frame) -> str:
+    return f"{frame.func} [{frame.module}]" if frame.module else frame.func
+
+
+def equivalence_lines(found: Equivalence) -> Iterator[str]:
+    """Yield an answer, what it rests on, and the scores, which prove nothing."""
+    yield f"{found.answer} ({found.evidence.replace('_', ' ')})"
+    if found.witness:
+        yield f"  {found.witness}"
+    if found.votes:
+        yield "  votes: " + ", ".join(f"{count} {name}" for name, count in found.votes.items())
+    if found.scores is not None:
+        for name, score in found.scores.model_dump().items():
+            shown = "-" if score is None else f"{score:.2f}"
+            yield f"  {name.replace('_', ' '):17} {shown}"
+
+
+def bug_lines(bug: PublicBug) -> Iterator[str]:
+    """Yield what is public of a bug."""
+    yield f"{bug.id}: {bug.title}"
+    yield f"  kernel      {bug.source.ref} {bug.source.version}"
+    yield f"  source      {bug.directory}"
+    yield f"  modules     {', '.join(bug.modules) or 'none'}"
+    for other in bug.alt_titles:
+        yield f"  also called {other}"
+    yield ""
+    yield from bug.crash_report.rstrip().splitlines()
