@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from icml.core.cli import main
+from icml.core.journal import lock_folder
 
 RECIPE = """
 model: random:llama?layers=1&hidden=32&heads=2&vocab=300&ctx=128
@@ -78,6 +79,17 @@ def test_several_processes_are_told_to_bootstrap_first(folder, capsys, monkeypat
     assert status == 2
     assert f"icml wzllm train tiny.yaml --out {OUT} --bootstrap-only" in errors
     assert not OUT.exists()
+
+
+def test_a_folder_that_another_process_trains_in_is_refused(folder, capsys):
+    (OUT / "bootstrap").mkdir(parents=True)
+    lock = lock_folder(OUT / "bootstrap")
+    try:
+        status, _, errors = icml(capsys, *COMMAND)
+    finally:
+        lock.release()
+    assert status == 2
+    assert f"another process is running in {OUT}" in errors
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import shlex
+import sys
 import time
 import warnings
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from icml.core.errors import UserError
-from icml.core.journal import replace_folder, whole_folder, write_atomic
+from icml.core.journal import lock_folder, replace_folder, whole_folder, write_atomic
 from icml.core.rl import recipe_run
 from icml.core.rl.recipe_run import check_folder, is_finished, run_recipe, say
 from icml.wzllm.statement import Identity
@@ -96,12 +97,16 @@ def train(source: str, *, out: Path | None = None, bootstrap_only: bool = False)
     with Worker() as worker:
         job = _Job(recipe, statements, worker)
         if done is None:
-            write_atomic(out / "recipe.json", recipe.model_dump_json(indent=2) + "\n")
+            (out / "bootstrap").mkdir(parents=True, exist_ok=True)
+            lock = lock_folder(out / "bootstrap")
             try:
+                write_atomic(out / "recipe.json", recipe.model_dump_json(indent=2) + "\n")
                 _bootstrap(job, out / "bootstrap", use_cpu=config.use_cpu)
             except KeyboardInterrupt:
-                say(f"interrupted; this continues:\n  {shlex.join(command)}")
+                print(f"interrupted; this continues:\n  {shlex.join(command)}", file=sys.stderr)
                 return 130
+            finally:
+                lock.release()
         if bootstrap_only:
             return 0
         dapo = partial(_dapo, job, config, out / "bootstrap" / "model")
