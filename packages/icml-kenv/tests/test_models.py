@@ -1,5 +1,6 @@
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pydantic import ValidationError
@@ -8,13 +9,19 @@ from icml.kenv.models import (
     VERDICT_KINDS,
     Baseline,
     Bug,
+    BuildResult,
+    CompileError,
     CrashReport,
+    Equivalence,
     FixSource,
+    Frame,
+    Image,
     KernelSource,
     Patch,
     PublicBug,
     Reproducer,
     RunResult,
+    Scores,
     Verdict,
 )
 
@@ -108,3 +115,27 @@ def test_trailing_blank_lines_do_not_make_another_patch() -> None:
     assert Patch(diff="--- a/x\n").sha256 == Patch(diff="--- a/x\n\n").sha256
     assert Patch(diff="--- a/x\n").sha256 != Patch(diff=" --- a/x\n").sha256
     assert Patch(diff=" \n").empty
+
+
+def test_a_verdict_with_all_its_parts_survives_its_own_json() -> None:
+    frame = Frame(func="f", offset=1, size=2, module="m")
+    crash = CrashReport(title="t", kind="BUG", stacks={"call": [frame]}, raw="x", start=0, end=1)
+    run = RunResult(booted=True, finished=True, crash=crash, seconds=1, console=Path("c.txt"))
+    build = BuildResult(
+        ok=True,
+        seconds=2,
+        image=Image(key="k", folder=Path("images/k")),
+        objects=[Path("x.o")],
+        errors=[CompileError(message="m", file="x.c", line=3)],
+    )
+    scores = Scores(file_iou=1, function_iou=None, token_jaccard=0.5, token_similarity=0.5)
+    same = Equivalence(answer="unknown", evidence="structural", scores=scores, votes={"error": 5})
+    verdict = Verdict(
+        kind="crash_same", backend="uml", runs=[run], crash=crash, build=build, equivalence=same
+    )
+
+    text = verdict.model_dump_json()
+
+    assert json.loads(text)["runs"][0]["valid"] is True
+    assert Verdict.model_validate_json(text) == verdict
+    assert Verdict.model_validate(verdict.model_dump()) == verdict

@@ -5,7 +5,8 @@ import subprocess
 
 import pytest
 
-from icml.kenv.equivalence import Evidence, identical_objects
+from icml.kenv.equivalence import Evidence, compare_patches, identical_objects
+from icml.kenv.models import Patch
 from icml.kenv.objects import NotAnObject, loaded_code, same_code
 
 pytestmark = pytest.mark.skipif(shutil.which("gcc") is None, reason="needs gcc")
@@ -94,7 +95,32 @@ def test_a_cut_object_file_is_refused_or_read_but_never_equal(compiled) -> None:
 
 def test_kernels_are_identical_only_when_every_object_is(compiled) -> None:
     a, b = compiled(PLAIN), compiled(PLAIN.replace("-22", "-11"))
-    assert identical_objects(Evidence(objects={"x": a, "y": b}, fixed_objects={"x": a, "y": b}))
-    assert not identical_objects(Evidence(objects={"x": a, "y": a}, fixed_objects={"x": a, "y": b}))
-    assert not identical_objects(Evidence(objects={"x": a}, fixed_objects={"x": a, "y": b}))
-    assert not identical_objects(Evidence())
+    both = {"x.c": a, "y.c": b}
+    assert identical_objects(Evidence(objects=both, fixed_objects=both), ["x.c"])
+    assert not identical_objects(Evidence(objects=both, fixed_objects=both | {"y.c": a}), ["x.c"])
+    assert not identical_objects(Evidence(objects={"x.c": a}, fixed_objects=both), ["x.c"])
+
+
+def test_a_touched_file_without_an_object_leaves_it_open(compiled) -> None:
+    one = {"x.c": compiled(PLAIN)}
+    seen = Evidence(objects=one, fixed_objects=one)
+    assert identical_objects(seen, ["x.c"])
+    assert not identical_objects(seen, ["x.c", "x.h"])
+    assert not identical_objects(seen, [])
+    assert not identical_objects(Evidence(), ["x.c"])
+
+
+def test_object_code_proves_what_text_does_not(compiled, tmp_path) -> None:
+    (tmp_path / "x.c").write_text(PLAIN)
+    head = "--- a/x.c\n+++ b/x.c\n@@ -2 +2 @@\n-" + PLAIN.splitlines()[1] + "\n+"
+    lines = (
+        "int f(int a) { return a < 0 ? -11 : g(a) + 1; }",
+        "int f(int b) { if (b < 0) return -11; return 1 + g(b); }",
+    )
+    agent, fix = (Patch(diff=f"{head}{line}\n") for line in lines)
+    built = [compiled("int g(int);\n" + line) for line in lines]
+    seen = Evidence(objects={"x.c": built[0]}, fixed_objects={"x.c": built[1]})
+
+    assert compare_patches(agent, fix, tmp_path).answer == "unknown"
+    found = compare_patches(agent, fix, tmp_path, evidence=seen)
+    assert (found.answer, found.evidence) == ("equivalent", "identical_object")

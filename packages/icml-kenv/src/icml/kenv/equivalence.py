@@ -8,7 +8,7 @@ what is left open may go to a judge, whose word is marked as such.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
@@ -34,7 +34,7 @@ class Evidence:
     fixed_transcript: Sequence[str] | None = None
     """The same on the kernel with the developers' fix."""
     objects: Mapping[str, bytes] = field(default_factory=dict)
-    """Object files of the sources that either patch touches, built with the agent's patch."""
+    """Object files built with the agent's patch, by the path of their source in the tree."""
     fixed_objects: Mapping[str, bytes] = field(default_factory=dict)
     """The same with the developers' fix, compiled by the same command under the same paths."""
 
@@ -57,12 +57,19 @@ def identical_text(agent: Mapping[str, Patched], developer: Mapping[str, Patched
     return True
 
 
-def identical_objects(evidence: Evidence) -> bool:
-    """Say whether both kernels have the same object code; False where there is none to compare."""
+def identical_objects(evidence: Evidence, touched: Iterable[str]) -> bool:
+    """Say whether both kernels have the same object code.
+
+    Args:
+        evidence: The object files.
+        touched: Paths that either patch touches. Each needs its object file: where one has none,
+            as a header has not, nothing is proved.
+    """
     agent, fixed = evidence.objects, evidence.fixed_objects
-    if not agent or agent.keys() != fixed.keys():
+    wanted = set(touched)
+    if not wanted or agent.keys() != fixed.keys() or not wanted <= agent.keys():
         return False
-    return all(same_code(agent[name], fixed[name]) for name in agent)
+    return all(same_code(agent[path], fixed[path]) for path in agent)
 
 
 def transcript_witness(agent: Sequence[str], fixed: Sequence[str]) -> str | None:
@@ -137,7 +144,7 @@ def compare_patches(
             return Equivalence(
                 answer="discrepant", evidence="transcript", witness=witness, scores=scores
             )
-    if identical_objects(known):
+    if identical_objects(known, found.keys() | fixed.keys()):
         return Equivalence(answer="equivalent", evidence="identical_object", scores=scores)
     if judge is None:
         return Equivalence(answer="unknown", evidence="structural", scores=scores)

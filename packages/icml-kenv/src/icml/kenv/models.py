@@ -11,9 +11,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, computed_field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StringConstraints,
+    computed_field,
+    model_validator,
+)
 
 if TYPE_CHECKING:
     from icml.kenv.patch import FileChange
@@ -55,6 +63,16 @@ class Record(BaseModel):
     """A record that cannot change and refuses keys that it does not know."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_computed(cls, data: Any) -> Any:
+        """Let a record read its own JSON, in which computed fields are for other readers."""
+        if isinstance(data, dict):
+            return {
+                key: value for key, value in data.items() if key not in cls.model_computed_fields
+            }
+        return data
 
 
 class Reproducer(Record):
