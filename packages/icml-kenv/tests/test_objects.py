@@ -111,7 +111,9 @@ def test_a_touched_file_without_an_object_leaves_it_open(compiled) -> None:
 
 
 def test_object_code_proves_what_text_does_not(compiled, tmp_path) -> None:
-    (tmp_path / "x.c").write_text(PLAIN)
+    tree = tmp_path / "tree"
+    tree.mkdir()
+    (tree / "x.c").write_text(PLAIN)
     head = "--- a/x.c\n+++ b/x.c\n@@ -2 +2 @@\n-" + PLAIN.splitlines()[1] + "\n+"
     lines = (
         "int f(int a) { return a < 0 ? -11 : g(a) + 1; }",
@@ -121,6 +123,6 @@ def test_object_code_proves_what_text_does_not(compiled, tmp_path) -> None:
     built = [compiled("int g(int);\n" + line) for line in lines]
     seen = Evidence(objects={"x.c": built[0]}, fixed_objects={"x.c": built[1]})
 
-    assert compare_patches(agent, fix, tmp_path).answer == "unknown"
-    found = compare_patches(agent, fix, tmp_path, evidence=seen)
+    assert compare_patches(agent, fix, tree).answer == "unknown"
+    found = compare_patches(agent, fix, tree, evidence=seen)
     assert (found.answer, found.evidence) == ("equivalent", "identical_object")
