@@ -31,6 +31,14 @@ RIP_IN_HELPER = "RIP: 0010:memcpy+0x7a/0xa0\n"
         (f"BUG: KASAN: double-free in kfree+0x1/0x2\n{TRACE}", "KASAN: double-free in victim"),
         ("BUG: KMSAN: uninit-value in victim+0x1/0x2\n", "KMSAN: uninit-value in victim"),
         (f"BUG: KMSAN: uninit-value in memcmp+0x1/0x2\n{TRACE}", "KMSAN: uninit-value in victim"),
+        (
+            f"WARNING: CPU: 0 PID: 85 at mm/x.c:1 0xffffffffc0001234\n{TRACE}",
+            "WARNING in victim",
+        ),
+        (
+            "BUG: KFENCE: use-after-free read in victim+0x1/0x2\n",
+            "KFENCE: use-after-free read in victim",
+        ),
         ("BUG: KCSAN: data-race in zeta / alpha\n", "KCSAN: data-race in alpha / zeta"),
         ("BUG: KCSAN: data-race in victim+0x1/0x2\n", "KCSAN: data-race in victim"),
         (

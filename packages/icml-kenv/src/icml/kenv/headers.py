@@ -60,6 +60,12 @@ HEADERS: tuple[Header, ...] = (
         rf"BUG: KMSAN: (?P<class>[\w-]+) in {_AT}", "KMSAN", "KMSAN: {class}", _BAD, blame="text"
     ),
     _header(
+        rf"BUG: KFENCE: (?P<class>[\w-]+(?: [\w-]+){{0,3}}?) in {_AT}",
+        "KFENCE",
+        "KFENCE: {class}",
+        blame="text",
+    ),
+    _header(
         rf"BUG: KCSAN: (?P<class>[\w-]+) in {_AT}(?: / (?P<other>[A-Za-z_][\w.$]*))?",
         "KCSAN",
         "KCSAN: {class}",
@@ -111,7 +117,7 @@ HEADERS: tuple[Header, ...] = (
         "WARNING: {class}",
     ),
     _header(
-        rf"WARNING: (?:CPU: [0-9]+ PID: [0-9]+ )?at (?P<file>[^\s:]+):[0-9]+ {_AT}"
+        rf"WARNING: (?:CPU: [0-9]+ PID: [0-9]+ )?at (?P<file>[^\s:]+):[0-9]+(?: {_AT})?"
         rf"|WARNING: (?P<newfile>[^\s:]+):[0-9]+ at (?P<newfunc>[A-Za-z_][\w.$]*)\+0x",
         "WARNING",
         "WARNING",
