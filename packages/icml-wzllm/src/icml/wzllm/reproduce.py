@@ -49,8 +49,8 @@ SIZES: Mapping[str, Config] = {
     "quick": Config(
         kernel_proofs=6,
         learning=Learning(
-            report_seeds=(1000, 1001, 1002),
-            select_seeds=(2000,),
+            report_seeds=(3000, 3001, 3002),
+            select_seeds=(4000,),
             rates=(3e-3,),
             top_rates=(1e-3,),
             rounds=2,
