@@ -304,6 +304,8 @@ class RunResult(Record):
     console: Path | None = None
     exit: int | None = None
     """Of the emulator; None where a limit ended it."""
+    isolation: str = ""
+    """What stood between the machine and the guest."""
     infra: str | None = None
     """What went wrong outside of the kernel, for example that the emulator didn't start."""
 

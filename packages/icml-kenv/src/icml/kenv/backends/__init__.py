@@ -1,0 +1,1 @@
+"""Backends: a distribution's module, User-Mode Linux, a container, recorded consoles."""
