@@ -153,11 +153,17 @@ def finish_build(
         seconds=done.seconds,
         timed_out=done.reason == "timeout",
         log_tail=text[-_LOG_TAIL:],
-        errors=[] if ok else compile_errors(text),
+        errors=[] if ok else _complaints(done, text),
         image=image if ok else None,
         objects=object_files(image) if ok else [],
         isolation=done.isolation,
     )
+
+
+def _complaints(done: ChildResult, text: str) -> list[CompileError]:
+    if done.reason in ("memory", "output"):
+        return [CompileError(message=f"the build exceeded its {done.reason} limit")]
+    return compile_errors(text)
 
 
 def kept_build(image: Image) -> BuildResult | None:

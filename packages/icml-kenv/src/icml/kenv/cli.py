@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import Positional, arg
 
 from icml.core.reproduce import ReproduceOptions
+
+if TYPE_CHECKING:
+    from icml.kenv.models import Patch
+
+# Spelled out: the backends' module would make each --help load pydantic.
+BackendName = Literal["auto", "module", "uml", "docker", "replay"]
 
 
 def _required(name: str) -> Any:
@@ -103,6 +109,167 @@ def bugs(options: BugsOptions) -> None:
             print(f"{bug.id:20} {bug.title}")
 
 
+@dataclass(frozen=True)
+class DoctorOptions:
+    """What to do beside looking."""
+
+    fetch: bool = False
+    """First get the kernel packages that are missing (about 360 MB)."""
+
+
+def doctor(options: DoctorOptions) -> int:
+    """Show which backends work here, by booting them; exits with 1 if no kernel can run."""
+    from icml.kenv.doctor import examine
+    from icml.kenv.sources import fetch as get
+
+    if options.fetch:
+        get()
+    runs = False
+    for finding in examine():
+        runs = runs or (finding.ok and finding.name in ("module", "uml"))
+        print(f"{'ok' if finding.ok else 'no':3} {finding.name:10} {finding.text}", flush=True)
+    return 0 if runs else 1
+
+
+@dataclass(frozen=True)
+class FetchOptions:
+    """Where the packages come from."""
+
+    debs: Path | None = None
+    """A folder with the package files; None asks apt for those that are missing."""
+
+
+def fetch(options: FetchOptions) -> None:
+    """Get the kernel, its headers and two sources from Debian's archive, and unpack them."""
+    from icml.kenv.sources import fetch as get
+
+    print("\n".join(str(folder) for folder in get(debs=options.debs)))
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """Which bug and which patch, on which backend."""
+
+    id: Annotated[Positional[str], _required("ID")]
+    """For example phonet-autobind."""
+    patch: Path | None = None
+    """A unified diff; None is the unpatched kernel."""
+    fix: bool = False
+    """Take the developers' fix in place of a patch."""
+    backend: BackendName = "auto"
+    """auto takes uml where a tree is built, else module, else replay."""
+
+    def __post_init__(self) -> None:
+        """Refuse two patches."""
+        if self.fix and self.patch is not None:
+            raise ValueError("--fix and --patch exclude each other: give one of them")
+
+
+@dataclass(frozen=True)
+class BuildOptions(_Choice):
+    """What to build."""
+
+
+def build(options: BuildOptions) -> int:
+    """Build a kernel or module, unpatched or with a patch; exits with 1 if it does not build."""
+    from icml.kenv.backends.choose import backend_named
+    from icml.kenv.bugs import load_bug
+    from icml.kenv.policy import Policy
+    from icml.kenv.protocol import Limits
+
+    bug = load_bug(options.id)
+    backend = backend_named(options.backend)
+    prepared = backend.prepare(bug)
+    patch = _patch(options)
+    if patch is not None:
+        Policy(scope=prepared.scope).check(patch)
+    built = backend.build(prepared, patch, limits=Limits())
+    if built.image is not None:
+        print(f"{built.image.folder} ({built.seconds:.1f} s{', kept' if built.cache_hit else ''})")
+        return 0
+    for error in built.errors:
+        place = f"{error.file}:{error.line}: " if error.file else ""
+        print(f"{place}{error.message}")
+    return 1
+
+
+@dataclass(frozen=True)
+class RunOptions(_Choice):
+    """What to boot."""
+
+    console: bool = False
+    """Print all that the kernel printed."""
+
+
+def run(options: RunOptions) -> int:
+    """Build a kernel and boot it once with the bug's reproducer; exits with 1 if it crashed."""
+    from icml.core.errors import UserError
+    from icml.kenv.backends.choose import backend_named
+    from icml.kenv.bugs import load_bug
+    from icml.kenv.policy import Policy
+    from icml.kenv.protocol import Limits
+    from icml.kenv.show import run_lines
+
+    bug = load_bug(options.id)
+    backend = backend_named(options.backend)
+    prepared = backend.prepare(bug)
+    patch = _patch(options)
+    if patch is not None:
+        Policy(scope=prepared.scope).check(patch)
+    built = backend.build(prepared, patch, limits=Limits())
+    if built.image is None:
+        raise UserError(f"it does not build: {built.log_tail[-400:].strip()}")
+    found = backend.run(built.image, bug.reproducers[0], limits=Limits())
+    if options.console and found.console is not None:
+        print(_text(found.console))
+    print("\n".join(run_lines(found)))
+    return 0 if found.valid and found.crash is None else 1
+
+
+@dataclass(frozen=True)
+class EvalOptions(_Choice):
+    """What to evaluate."""
+
+    runs: int | None = None
+    """Boots without a crash that plausible takes; None follows from the bug's baseline."""
+    out: Path | None = None
+    """Folder of the journals; None is in the cache. The same command continues an evaluation."""
+    json: bool = False
+    """Print the verdict as JSON."""
+
+
+def evaluate(options: EvalOptions) -> int:
+    """Say what a patch is worth: build it, boot it, compare it; exits with 1 if not plausible."""
+    from icml.kenv.bugs import load_bug
+    from icml.kenv.models import Patch
+    from icml.kenv.runner import evaluate as judge
+    from icml.kenv.show import verdict_lines
+
+    verdict = judge(
+        load_bug(options.id),
+        _patch(options) or Patch(diff=""),
+        backend=options.backend,
+        runs=options.runs,
+        folder=options.out,
+    )
+    print(verdict.model_dump_json() if options.json else "\n".join(verdict_lines(verdict)))
+    return 0 if verdict.plausible else 1
+
+
+def _patch(options: _Choice) -> Patch | None:
+    from icml.core.errors import UserError
+    from icml.kenv.bugs import load_bug
+    from icml.kenv.models import Patch
+    from icml.kenv.sources import derive_fix
+
+    if options.fix:
+        fix = derive_fix(load_bug(options.id))
+        if fix is None:
+            raise UserError(f"{options.id} records no fix: give --patch")
+        return fix
+    return None if options.patch is None else Patch(diff=_text(options.patch))
+
+
 def _text(path: Path) -> str:
     from icml.core.errors import UserError
 
@@ -113,6 +280,11 @@ def _text(path: Path) -> str:
 
 
 app: Mapping[str, Callable[[Any], int | None]] = {
+    "doctor": doctor,
+    "fetch": fetch,
+    "build": build,
+    "run": run,
+    "eval": evaluate,
     "reproduce": reproduce,
     "bugs": bugs,
     "parse": parse,

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from icml.kenv.models import CrashReport, Equivalence, Frame, PublicBug
+from icml.kenv.models import (
+    CrashReport,
+    Equivalence,
+    Frame,
+    PublicBug,
+    RunResult,
+    Verdict,
+)
 
 _MOST_FRAMES = 12
 
@@ -56,3 +63,39 @@ def bug_lines(bug: PublicBug) -> Iterator[str]:
         yield f"  also called {other}"
     yield ""
     yield from bug.crash_report.rstrip().splitlines()
+
+
+def run_lines(run: RunResult) -> Iterator[str]:
+    """Yield what one boot came to and what the reproducer saw."""
+    state = "ran to its end" if run.finished else "booted" if run.booted else "did not boot"
+    seen = run.crash.title if run.crash else run.infra or "no crash"
+    yield f"{seen} ({state}, {run.seconds:.1f} s)"
+    for line in run.transcript or []:
+        yield f"  {line}"
+    if run.console is not None:
+        yield f"  console: {run.console}"
+
+
+def verdict_lines(verdict: Verdict) -> Iterator[str]:
+    """Yield a verdict, what it rests on, and how the patch relates to the developers' fix."""
+    marks = [
+        *(["recorded: nothing ran"] if verdict.recorded else []),
+        *([] if verdict.verified else ["unverified backend"]),
+    ]
+    yield verdict.kind + "".join(f" [{mark}]" for mark in marks)
+    if verdict.reason:
+        yield f"  {verdict.reason}"
+    if verdict.plausible and verdict.false_plausible_bound is not None:
+        bound = verdict.false_plausible_bound
+        yield f"  a patch that changes nothing passes with a chance of at most {bound:.2g}"
+    if verdict.build is not None:
+        kept = ", kept" if verdict.build.cache_hit else ""
+        yield f"  build {verdict.build.seconds:.1f} s{kept}"
+    if verdict.runs:
+        seconds = ", ".join(f"{run.seconds:.1f}" for run in verdict.runs)
+        yield f"  {len(verdict.runs)} boots with {verdict.backend} ({seconds} s)"
+    if verdict.isolation:
+        yield f"  isolation: {verdict.isolation}"
+    if verdict.equivalence is not None:
+        yield "compared with the developers' fix:"
+        yield from (f"  {line}" for line in equivalence_lines(verdict.equivalence))
