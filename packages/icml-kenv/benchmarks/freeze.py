@@ -1,19 +1,21 @@
 """Record what the unpatched and the fixed kernel of each bug do, in the package's bug records.
 
 ``python benchmarks/freeze.py module`` boots each bug's unpatched kernel 15 times and its fixed one
-3 times, and writes baseline, report and the fix's digest into ``data/bugs``.
+3 times, and writes baseline, report, consoles and the fix's digest into ``data/bugs``.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import shutil
 
 from icml.core.errors import UserError
 from icml.core.journal import write_atomic
 from icml.kenv.backends.choose import backend_named
+from icml.kenv.backends.replay import CONSOLES, UNPATCHED
 from icml.kenv.bugs import BUGS, bug_ids, load_bug
-from icml.kenv.models import RunResult
+from icml.kenv.models import Patch, RunResult
 from icml.kenv.protocol import Backend, Limits
 from icml.kenv.sources import derive_fix
 from icml.kenv.verdict import freeze_baseline
@@ -57,9 +59,21 @@ def freeze(name: str, backend: Backend) -> None:
     crash = unpatched[0].crash
     if backend.name == "module" and crash is not None:
         write_atomic(file.with_name("report.txt"), crash.raw.rstrip() + "\n")
+    if backend.name == "module":
+        record_console(name, None, unpatched[0])
+        record_console(name, fix, fixed[0])
     write_atomic(file, json.dumps(record, indent=1) + "\n")
     median = sorted(run.seconds for run in unpatched)[len(unpatched) // 2]
     print(f"{name}: {baseline.crashes} of {baseline.runs}, median {median:.1f} s")
+
+
+def record_console(bug_id: str, patch: Patch | None, run: RunResult) -> None:
+    """Keep one boot's console for the replay backend, with the nonce that it was booted with."""
+    assert run.console is not None
+    folder = BUGS / bug_id / CONSOLES / (UNPATCHED if patch is None else patch.sha256)
+    shutil.rmtree(folder, ignore_errors=True)
+    write_atomic(folder / "1.txt", run.console.read_text())
+    write_atomic(folder / "nonce.txt", f"{run.console.stem}\n")
 
 
 def main() -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "compare_patches",
     "contains_crash",
     "cutoff_gap",
+    "evaluate",
     "feedback_gain",
     "load_bug",
     "normalise_title",
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from icml.kenv.policy import Policy
     from icml.kenv.protocol import Backend, Limits
     from icml.kenv.report import contains_crash, parse_report
+    from icml.kenv.runner import evaluate
     from icml.kenv.session import Feedback, Session
     from icml.kenv.stats import Outcome, cutoff_gap, feedback_gain, pass_at, rate
     from icml.kenv.titles import normalise_title
@@ -65,6 +67,7 @@ else:
             "policy": ["Policy"],
             "protocol": ["Backend", "Limits"],
             "report": ["contains_crash", "parse_report"],
+            "runner": ["evaluate"],
             "session": ["Feedback", "Session"],
             "stats": ["Outcome", "cutoff_gap", "feedback_gain", "pass_at", "rate"],
             "titles": ["normalise_title"],
