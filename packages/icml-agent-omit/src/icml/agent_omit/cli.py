@@ -5,15 +5,4 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from icml.core.reproduce import ReproduceOptions
-
-
-def reproduce(options: ReproduceOptions) -> int:
-    """Run the experiment on a CPU and write its report."""
-    from icml.agent_omit.reproduce import SIZES, TITLE, run_experiment
-    from icml.core.reproduce import reproduce as run
-
-    return run("agent-omit", title=TITLE, sizes=SIZES, experiment=run_experiment, options=options)
-
-
-app: Mapping[str, Callable[[Any], int | None]] = {"reproduce": reproduce}
+app: Mapping[str, Callable[[Any], int | None]] = {}
