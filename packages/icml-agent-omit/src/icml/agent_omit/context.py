@@ -57,7 +57,7 @@ def strip_thought(output: str) -> str:
 
 
 class OmitContext:
-    """One episode's history, edited as the agent asks.
+    r"""One episode's history, edited as the agent asks.
 
     The task and the first observation share a message, since chat templates want roles to
     alternate; the task can't be left out.

@@ -10,7 +10,7 @@ is ``<omitted_tool_response_N></omitted_tool_response_N>``.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 __all__ = [
@@ -125,43 +125,52 @@ def _split_thought(text: str, errors: list[str]) -> tuple[str | None, str]:
 
 
 def _blocks(rest: str, errors: list[str]) -> tuple[list[int], list[str], list[str]]:
-    """Read commands, calls and answers, tag by tag, in time linear in the length."""
+    """Read commands, calls and answers."""
     omit: list[int] = []
-    found: dict[str, list[str]] = {"tool_call": [], "answer": []}
+    said: dict[str, list[str]] = {"tool_call": [], "answer": []}
+    for name, inside in _pairs(rest, errors):
+        if name in said:
+            said[name].append(inside)
+        elif said["tool_call"] or said["answer"]:
+            errors.append(f"<{name}> comes after the tool call")
+        elif inside:
+            errors.append(f"<{name}> isn't empty")
+        else:
+            omit += _numbers(name)
+    return omit, said["tool_call"], said["answer"]
+
+
+def _pairs(rest: str, errors: list[str]) -> Iterator[tuple[str, str]]:
+    """Yield the name and the content of each tag that is closed, in time linear in the length.
+
+    A call or an answer that holds another tag is none, but was one attempt: its content is empty.
+    """
     opened: re.Match[str] | None = None
     end = 0
     for tag in _BLOCK.finditer(rest):
         name, closes = tag[0].strip("</>"), tag[0].startswith("</")
+        between = rest[end : tag.start()].strip()
+        end = tag.end()
         if opened is None:
-            if rest[end : tag.start()].strip():
+            if between:
                 errors.append("there is text between the tags")
             if closes:
                 errors.append(f"{tag[0]} closes nothing")
-                end = tag.end()
-            else:
-                opened = tag
+            opened = None if closes else tag
             continue
-        inside, wanted = rest[opened.end() : tag.start()], opened[0].strip("<>")
-        if name != wanted or not closes:
-            errors.append(f"{opened[0]} is followed by {tag[0]}")
-            opened, end = (None if closes else tag), tag.end()
-            if wanted in found:  # a call that holds a tag is no call, but it was one attempt
-                found[wanted].append("")
+        wanted = opened[0].strip("<>")
+        if closes and name == wanted:
+            yield name, between
+            opened = None
             continue
-        if wanted in found:
-            found[wanted].append(inside.strip())
-        elif found["tool_call"] or found["answer"]:
-            errors.append(f"{opened[0]} comes after the tool call")
-        elif inside.strip():
-            errors.append(f"{opened[0]} isn't empty")
-        else:
-            omit += _numbers(wanted)
-        opened, end = None, tag.end()
+        errors.append(f"{opened[0]} is followed by {tag[0]}")
+        opened = None if closes else tag
+        if wanted in ("tool_call", "answer"):
+            yield wanted, ""
     if opened is not None:
         errors.append(f"{opened[0]} isn't closed")
     elif rest[end:].strip():
         errors.append("there is text after the last tag")
-    return omit, found["tool_call"], found["answer"]
 
 
 def _numbers(name: str) -> list[int]:
