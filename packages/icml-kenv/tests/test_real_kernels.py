@@ -211,4 +211,5 @@ def test_the_quick_experiment_holds_its_required_claims(module, tmp_path) -> Non
     claims = {claim.id: claim for claim in summary.claims}
     assert claims["developer"].holds
     assert claims["null"].holds
+    assert claims["comment"].holds
     assert claims["broken"].holds

@@ -128,7 +128,7 @@ def run_experiment(config: Config, run: Run) -> None:
 
 
 def _patches(bug: Bug, tree: Path) -> dict[str, Patch]:
-    """Return the patches of all agents: null, developer, broken, and the candidates in order."""
+    """Return all patches: null, comment, developer, broken, and the candidates in order."""
     from icml.core.errors import UserError
     from icml.kenv.models import Patch
     from icml.kenv.sources import derive_fix
@@ -141,6 +141,7 @@ def _patches(bug: Bug, tree: Path) -> dict[str, Patch]:
     text = (tree / path).read_text()
     named = {
         "null": Patch(diff=""),
+        "comment": Patch(diff=diff_text(path, text, f"{text}/* nothing else */\n")),
         "developer": fix,
         "broken": Patch(diff=diff_text(path, text, f"{text}static int broken = ;\n")),
     }
@@ -265,6 +266,8 @@ def _claim(
     count("developer", "The developers' fix is plausible and equivalent to itself", good, bugs)
     null = sum(cells["null"]["verdict"] == "patch_empty" for cells in found.values())
     count("null", "An agent that changes nothing resolves no crash", null, bugs)
+    same = sum(cells["comment"]["verdict"] == "crash_same" for cells in found.values())
+    count("comment", "A patch that adds a comment alone crashes as before", same, bugs)
     broken = sum(cells["broken"]["verdict"] == "build_failed" for cells in found.values())
     count("broken", "A patch that does not compile is told apart and never booted", broken, bugs)
     tried = [cell for cells in found.values() for cell in _candidates(cells).values()]
