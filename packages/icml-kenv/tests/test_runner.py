@@ -251,3 +251,7 @@ def test_without_a_kernel_the_reason_and_the_remedy_are_told() -> None:
     # The test's own cache folder is empty.
     with pytest.raises(BackendUnavailable, match=r"icml kenv fetch|apt-get install"):
         backend_named("module")
+
+
+def test_auto_falls_back_to_recorded_consoles_and_never_starts_a_long_build() -> None:
+    assert backend_named("auto").name == "replay"

@@ -37,7 +37,7 @@ def examine() -> Iterator[Finding]:
     yield Finding("cache", cache_folder().is_dir(), str(cache_folder()))
     for backend in all_backends():
         state = backend.available()
-        if state.ok and backend.name in ("module", "uml"):
+        if state.ok and not state.hint and backend.name in ("module", "uml"):
             state = probe(backend)
         text = state.reason if not state.hint else f"{state.reason}; {state.hint}"
         if not backend.verified:

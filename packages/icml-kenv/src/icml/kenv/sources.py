@@ -11,7 +11,6 @@ import json
 import os
 import shutil
 import subprocess
-import tarfile
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
 from functools import cache
@@ -284,14 +283,10 @@ def _unpack_source(deb: Path, draft: Path, directories: Iterable[str] | None) ->
     with _beside(draft.parent) as work:
         _tool(["dpkg", "-x", str(deb), str(work)], work, f"cannot unpack {deb.name}")
         (archive,) = work.rglob("linux-source-*.tar.xz")
-        with tarfile.open(archive) as tar:
-            top = archive.name.removesuffix(".tar.xz")
-            for member in tar:
-                path = member.name.removeprefix(f"{top}/")
-                if path != member.name and (
-                    directories is None or any(path.startswith(f"{d}/") for d in directories)
-                ):
-                    tar.extract(member.replace(name=path, deep=False), draft, filter="tar")
+        top = archive.name.removesuffix(".tar.xz")
+        wanted = [top] if directories is None else [f"{top}/{name}" for name in directories]
+        into = ["-C", str(draft), "--strip-components=1", "--no-same-owner"]
+        _tool(["tar", "-xJf", str(archive), *into, *wanted], work, f"cannot unpack {archive.name}")
 
 
 def derive_fix(bug: Bug) -> Patch | None:

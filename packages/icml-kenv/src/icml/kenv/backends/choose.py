@@ -39,7 +39,12 @@ def backend_named(name: BackendName) -> Backend:
         if name not in ("auto", backend.name) or (name == "auto" and backend.name == "docker"):
             continue
         found[backend.name] = backend.available()
-        if found[backend.name].ok:
+        if found[backend.name].ok and (name != "auto" or not _takes_long(backend)):
             return backend
     reasons = "; ".join(f"{n}: {a.reason}. {a.hint}".strip() for n, a in found.items())
     raise BackendUnavailable(f"no backend works here: {reasons}")
+
+
+def _takes_long(backend: Backend) -> bool:
+    """Say whether its first build would take minutes: only who asks for it by name waits."""
+    return not getattr(backend, "built", True)

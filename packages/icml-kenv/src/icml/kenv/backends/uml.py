@@ -69,19 +69,26 @@ class UmlBackend:
     verified = True
 
     def available(self) -> Availability:
-        """Look for the tools and for a tree that is built."""
+        """Look for the tools and the source; a first build is made where it is asked for."""
         missing = missing_tools(TOOLS)
         if missing:
             install = f"apt-get install {' '.join(missing)}"
             return Availability(ok=False, reason="tools", missing=missing, hint=install)
-        versions = [p.version for p in packages() if p.role == "source"]
-        if not any((_work(version) / "built.json").is_file() for version in versions):
+        debs = cache_folder() / "debs"
+        if not any(package.file(debs) for package in packages() if package.role == "source"):
+            return Availability(ok=False, reason=f"no source is in {debs}", hint=FETCH)
+        if not self.built:
+            build = "`icml kenv build phonet-autobind --backend uml`"
             return Availability(
-                ok=False,
-                reason="no tree is built",
-                hint=f"{FETCH}, then `icml kenv build BUG --backend uml` (8 minutes of CPU time)",
+                ok=True, reason="no tree is built yet", hint=f"{build} takes 8 minutes of CPU time"
             )
         return Availability(ok=True, reason="a built tree of User-Mode Linux with KASAN")
+
+    @property
+    def built(self) -> bool:
+        """There is a built tree, so that a patch takes seconds."""
+        versions = [package.version for package in packages() if package.role == "source"]
+        return any((_work(version) / "built.json").is_file() for version in versions)
 
     def prepare(self, bug: Bug) -> Prepared:
         """Lay out the whole source (10 s the first time).
