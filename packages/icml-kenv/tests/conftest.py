@@ -12,6 +12,9 @@ from icml.kenv.models import Availability
 from icml.kenv.protocol import Backend
 from icml.kenv.sources import cache_folder
 
+# A program that a test starts: as a module whose docstrings are tests it would fuzz at once.
+collect_ignore = ["fuzz_text.py"]
+
 
 def _use(backend: Backend, monkeypatch) -> Backend:
     # The kernels lie in the user's cache: they are too big to fetch, and to build, in each test.
