@@ -1,3 +1,4 @@
+import os
 import subprocess
 
 import pytest
@@ -58,9 +59,10 @@ def test_a_patch_mail_gives_every_kind_of_change() -> None:
 
 def test_counts_agree_with_gits_own(tmp_path) -> None:
     (tmp_path / "p.diff").write_text(GIT)
-    listed = subprocess.run(
-        ["git", "apply", "--numstat", "p.diff"], cwd=tmp_path, check=True, capture_output=True
-    )
+    # The temporary folder may lie in a repository: there git would skip files of other folders.
+    outside = {**os.environ, "GIT_CEILING_DIRECTORIES": str(tmp_path.parent)}
+    command = ["git", "apply", "--numstat", "p.diff"]
+    listed = subprocess.run(command, cwd=tmp_path, env=outside, check=True, capture_output=True)
     # git prints "added removed path", for a renamed file its new name
     wanted = [line.split("\t") for line in listed.stdout.decode().splitlines()]
     found = [
