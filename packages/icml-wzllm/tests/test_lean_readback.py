@@ -27,6 +27,53 @@ def test_all_words_are_read():
     assert to_text(said.right) == "0+binomial(n+3,0)"
 
 
+VANDERMONDE = Identity.parse("sum(k,0,n,binomial(m,k)*binomial(r,n-k)) = binomial(m+r,n)")
+SAYS_DIFFERENCE = (
+    "(m : Nat) → (r : Nat) → (n : Nat) → Eq"
+    " (sumTo Z (fun k => (wMul (ch Z m k) (ch Z r (sub n k)))) n) (ch Z (Nat.add m r) n)"
+)
+
+
+def test_difference_within_the_range_factorials_and_multiples_are_read():
+    assert check_faithful(SAYS_DIFFERENCE, VANDERMONDE) == 1
+    said = read_statement("(n : Nat) → Eq (fac (Nat.mul 3 n)) (catalan (Nat.succ n))")
+    assert to_text(said.left) == "factorial(3*n)"
+    assert to_text(said.right) == "catalan(n+1)"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(sub n k)", "(sub m k)"),
+        ("(sub n k)", "(sub k n)"),
+        ("(sub n k)", "(sub (Nat.succ n) k)"),
+        ("(ch Z (Nat.add m r) n)", "(ch Z (Nat.add m r) (sub n m))"),
+        ("(sub n k)", "(Nat.mul k n)"),
+    ],
+)
+def test_truncated_difference_is_never_read_as_another(old, new):
+    # sub is 0 where a difference would be negative: only upper limit minus k is one for certain.
+    assert old in SAYS_DIFFERENCE
+    with pytest.raises(Unfaithful):
+        check_faithful(SAYS_DIFFERENCE.replace(old, new), VANDERMONDE)
+
+
+SUMS = Identity.parse("sum(k,0,n,binomial(n,k)*binomial(n+k,k)) = sum(k,0,n,2^k*binomial(n,k)^2)")
+SAYS_SUMS = (
+    "(n : Nat) → Eq (sumTo Z (fun k => (wMul (ch Z n k) (ch Z (Nat.add n k) k))) n)"
+    " (sumTo Z (fun k => (wMul (pw Z (Z.nm 2) k) (wMul (ch Z n k) (ch Z n k)))) n)"
+)
+
+
+@pytest.mark.parametrize("new", ["(ch Z n k)", "(wMul (pw Z (Z.nm 2) k) (ch Z n k))"])
+def test_second_sum_is_compared_as_well(new):
+    assert check_faithful(SAYS_SUMS, SUMS) == 1
+    old = "(wMul (pw Z (Z.nm 2) k) (wMul (ch Z n k) (ch Z n k)))"
+    assert old in SAYS_SUMS
+    with pytest.raises(Unfaithful):
+        check_faithful(SAYS_SUMS.replace(old, new), SUMS)
+
+
 def test_faithful_statement_passes_with_factor_one():
     assert check_faithful(SAYS, SQUARES) == 1
 

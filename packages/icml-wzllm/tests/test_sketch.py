@@ -104,7 +104,7 @@ def test_prelude_sketch_is_the_printed_proof():
 @pytest.mark.parametrize(
     ("text", "style", "why"),
     [
-        ("sum(k,0,n,k^2) = n*(n+1)*(2*n+1)/6", "prelude", "order 0"),
+        ("sum(k,0,n,binomial(n,k)/(k+1)) = (2^(n+1)-1)/(n+1)", "prelude", "denominator"),
         ("sum(k,0,n,k^2) = n*(n+1)*(2*n+1)/6", "mathlib", "leaves something over"),
         (
             "sum(k,0,n,binomial(m,k)*binomial(r,n-k))=binomial(m+r,n)",

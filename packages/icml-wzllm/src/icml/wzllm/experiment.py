@@ -118,6 +118,9 @@ def _with_wrong_certificate(text: str, theorem: str) -> str:
     """Return a printed proof in which 1 is added to the negative part of the certificate."""
     definition = re.compile(rf"^(noncomputable def {theorem}_D\b.*? => )(.*)$", re.MULTILINE)
     changed, count = definition.subn(r"\1(wAdd \2 (Whole.pos (Nat.succ Nat.zero)))", text)
+    if count == 0:  # the wider class proves by ratios; there, the first value of the sum is forged
+        definition = re.compile(rf"^(noncomputable def {theorem}_T0\b.*? => )(.*)$", re.MULTILINE)
+        changed, count = definition.subn(r"\1(wAdd \2 (Whole.pos (Nat.succ Nat.zero)))", text)
     if count != 1:
-        raise ValueError(f"the printed proof defines {theorem}_D {count} times")
+        raise ValueError(f"the printed proof defines what is to be forged {count} times")
     return changed

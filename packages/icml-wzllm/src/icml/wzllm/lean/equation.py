@@ -46,7 +46,14 @@ class _Share(NamedTuple):
     cofactor: Any
 
 
-def prove_equation(left: Term, right: Term, relations: Sequence[Relation] = ()) -> str:
+def prove_equation(
+    left: Term,
+    right: Term,
+    relations: Sequence[Relation] = (),
+    *,
+    ring: str = RING,
+    given: Sequence[tuple[Term, Term, str]] = (),
+) -> str:
     """Return a Lean proof of ``left = right``.
 
     Args:
@@ -54,27 +61,35 @@ def prove_equation(left: Term, right: Term, relations: Sequence[Relation] = ()) 
         right: The right side.
         relations: In the order in which their atoms are eliminated: an atom may occur in what a
             later relation says only if that one eliminates it.
+        given: Equations with their proofs, whose sum is subtracted from this one first.
+        ring: The Lean ring; relations with a scale belong to the whole numbers.
 
     Raises:
         Unproved: If the relations don't give the equation.
     """
     relations = [*relations, MINUS_ONE_RELATION]
     # A relation on what occurs nowhere would only make the proof longer.
-    present = set(atoms([left, right]))
+    present = set(atoms([left, right, *(side for g in given for side in g[:2])]))
     used: list[Relation] = []
     for relation in relations:
         if relation.atom in present:
             used.append(relation)
             present.update(atoms([relation.left, relation.right, relation.scale]))
-    frame = Frame([left, right, *(t for r in used for t in (r.left, r.right, r.scale))])
-    shares, scales = _divide(frame, frame.poly(left) - frame.poly(right), used)
-    return _thinned(frame, left, right, shares, scales)
+    sums = [side for g in given for side in g[:2]]
+    frame = Frame([left, right, *sums, *(t for r in used for t in (r.left, r.right, r.scale))])
+    rest = frame.poly(left) - frame.poly(right)
+    known: list[_Share] = []
+    for one, other, proof in given:
+        rest -= frame.poly(one) - frame.poly(other)
+        known.append(_Share(Relation(MINUS_ONE, proof, one, other), frame.context.constant(1)))
+    shares, scales = _divide(frame, rest, used, known)
+    return _thinned(frame, (left, right), shares, scales, ring)
 
 
 def _divide(
-    frame: Frame, rest: Any, relations: Sequence[Relation]
+    frame: Frame, rest: Any, relations: Sequence[Relation], known: Sequence[_Share]
 ) -> tuple[list[_Share], list[Relation]]:
-    shares: list[_Share] = []
+    shares = list(known)
     scales: list[Relation] = []
     for relation in relations:
         difference = frame.poly(relation.left) - frame.poly(relation.right)
@@ -94,14 +109,18 @@ def _divide(
 
 
 def _thinned(
-    frame: Frame, left: Term, right: Term, shares: Sequence[_Share], scales: Sequence[Relation]
+    frame: Frame,
+    equation: tuple[Term, Term],
+    shares: Sequence[_Share],
+    scales: Sequence[Relation],
+    ring: str,
 ) -> str:
     """Prove the scaled equation and cancel the scales one by one."""
-    sides = [(left, right)]
+    sides = [equation]
     for relation in reversed(scales):
         a, b = sides[-1]
         sides.append((Times(relation.scale, a), Times(relation.scale, b)))
-    proof = _combination(frame, *sides[-1], shares)
+    proof = _combination(frame, *sides[-1], shares, ring)
     env = frame.env
     for relation, (a, b) in zip(scales, reversed(sides[:-1]), strict=True):
         values = " ".join(f"(Ex.val {RING} {env} {frame.ex(side)})" for side in (a, b))
@@ -109,7 +128,7 @@ def _thinned(
     return proof
 
 
-def _combination(frame: Frame, left: Term, right: Term, shares: Sequence[_Share]) -> str:
+def _combination(frame: Frame, left: Term, right: Term, shares: Sequence[_Share], ring: str) -> str:
     """Prove ``left = right`` from ``sum of cofactor * (relation's sides)``."""
     parts: list[tuple[str, str, str, str]] = []
     for relation, cofactor in shares:
@@ -119,7 +138,7 @@ def _combination(frame: Frame, left: Term, right: Term, shares: Sequence[_Share]
             parts.append((plus, relation.proof, a, b))
         if minus is not None:
             parts.append((minus, f"(turn {relation.proof})", b, a))
-    head = f"{RING} {frame.env}"
+    head = f"{ring} {frame.env}"
     sides = f"{frame.ex(left)} {frame.ex(right)}"
     if not parts:
         return f"(byNorm {head} {sides} Eq.refl)"

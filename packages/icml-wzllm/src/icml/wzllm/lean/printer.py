@@ -75,7 +75,13 @@ def print_proof(
     Raises:
         Unprintable: If the printer can't do an obligation; names it.
     """
-    return _Printer(certificate, identity).proof(theorem)
+    try:
+        return _Printer(certificate, identity).proof(theorem)
+    except Unprintable:
+        # The shorter proofs first; what they can't say, the wider class often can.
+        from icml.wzllm.lean.wide import print_wide
+
+        return print_wide(certificate, identity, theorem=theorem)
 
 
 class _Printer:

@@ -83,10 +83,14 @@ def _tree(tokens: Iterator[str]) -> list:
     raise Unfaithful("a parenthesis of the Lean statement isn't closed")
 
 
-def _natural(tree: object, scope: frozenset[str]) -> Expr:
+_Distance = tuple[object, str] | None
+"""A sum's upper limit and its variable, whose difference is natural inside of the sum."""
+
+
+def _natural(tree: object, scope: frozenset[str], distance: _Distance) -> Expr:
     match tree:
         case [inner]:
-            return _natural(inner, scope)
+            return _natural(inner, scope, distance)
         case "Nat.zero":
             return Integer(0)
         case str() if tree.isdecimal():
@@ -94,41 +98,50 @@ def _natural(tree: object, scope: frozenset[str]) -> Expr:
         case str() if tree in scope:
             return Name(tree)
         case ["Nat.succ", inner]:
-            return Add((_natural(inner, scope), Integer(1)))
+            return Add((_natural(inner, scope, distance), Integer(1)))
         case ["Nat.add", left, right]:
-            return Add((_natural(left, scope), _natural(right, scope)))
+            return Add((_natural(left, scope, distance), _natural(right, scope, distance)))
+        case ["Nat.mul", str() as count, inner] if count.isdecimal():
+            return Multiply((Integer(int(count)), _natural(inner, scope, distance)))
+        case ["sub", high, str() as name] if distance == (high, name):
+            return Add((_natural(high, scope, distance), Negate(Name(name))))
         case ["dbl", inner]:
-            return Multiply((Integer(2), _natural(inner, scope)))
+            return Multiply((Integer(2), _natural(inner, scope, distance)))
     raise Unfaithful(f"{tree} isn't a natural number of the base")
 
 
-def _whole(tree: object, scope: frozenset[str]) -> Expr:
+def _whole(tree: object, scope: frozenset[str], distance: _Distance = None) -> Expr:
     match tree:
         case [inner]:
-            return _whole(inner, scope)
+            return _whole(inner, scope, distance)
         case "minusOne":
             return Negate(Integer(1))
         case str() if tree in scope:
             return Name(tree)
         case ["wAdd" | "wMul" as operation, left, right]:
             kind = Add if operation == "wAdd" else Multiply
-            return kind((_whole(left, scope), _whole(right, scope)))
-    return _call(tree, scope)
+            return kind((_whole(left, scope, distance), _whole(right, scope, distance)))
+    return _call(tree, scope, distance)
 
 
-def _call(tree: object, scope: frozenset[str]) -> Expr:
+def _call(tree: object, scope: frozenset[str], distance: _Distance) -> Expr:
     match tree:
         case ["Z.nm", number] | ["Whole.pos", number]:
-            return _natural(number, scope)
+            return _natural(number, scope, distance)
         case ["ch", "Z", upper, lower]:
-            return Call("binomial", (_natural(upper, scope), _natural(lower, scope)))
+            return Call(
+                "binomial", (_natural(upper, scope, distance), _natural(lower, scope, distance))
+            )
+        case ["fac" | "catalan" as function, inner]:
+            name = "factorial" if function == "fac" else "catalan"
+            return Call(name, (_natural(inner, scope, distance),))
         case ["pw", "Z", base, exponent]:
-            return Power(_whole(base, scope), _natural(exponent, scope))
+            return Power(_whole(base, scope, distance), _natural(exponent, scope, distance))
         case ["sumTo", "Z", ["fun", str() as variable, "=>", *body], high]:
             if variable in scope:
                 raise Unfaithful(f"{variable} is bound twice")
-            inner = _whole(body, scope | {variable})
-            return Sum(variable, Integer(0), _natural(high, scope), inner)
+            inner = _whole(body, scope | {variable}, (high, variable))
+            return Sum(variable, Integer(0), _natural(high, scope, distance), inner)
     raise Unfaithful(f"{str(tree)[:80]} isn't a term of the base")
 
 
@@ -154,11 +167,22 @@ def check_faithful(text: str, identity: Identity) -> int:
             raise Unfaithful("the Lean statement's left side isn't the sum")
         pairs = [
             (said.left.body, Multiply((Integer(scale), shape.sum.body))),
-            (said.right, Multiply((Integer(scale), shape.other))),
             (said.left.low, shape.sum.low),
             (said.left.high, shape.sum.high),
         ]
-        names = ring((shape.sum.variable, *identity.vars))
+        variables = [shape.sum.variable]
+        if isinstance(shape.other, Sum):
+            if not isinstance(said.right, Sum) or said.right.variable != shape.other.variable:
+                raise Unfaithful("the Lean statement's right side isn't the other sum")
+            pairs += [
+                (said.right.body, Multiply((Integer(scale), shape.other.body))),
+                (said.right.low, shape.other.low),
+                (said.right.high, shape.other.high),
+            ]
+            variables.append(shape.other.variable)
+        else:
+            pairs.append((said.right, Multiply((Integer(scale), shape.other))))
+        names = ring((*dict.fromkeys(variables), *identity.vars))
         for ours, theirs in pairs:
             _same_terms(names, ours, theirs)
     except (NotHypergeometric, OutOfReach) as error:

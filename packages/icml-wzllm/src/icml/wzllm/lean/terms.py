@@ -125,6 +125,11 @@ class Frame:
         self._gens = self.context.gens()
 
     @property
+    def names(self) -> tuple[Atom, ...]:
+        """The atoms, in the order of the polynomials' variables."""
+        return self._names
+
+    @property
     def env(self) -> str:
         """The atoms as Lean's ``Env``."""
         return reduce(
