@@ -14,14 +14,16 @@ from functools import reduce
 from icml.wzllm.certificate import Certificate
 from icml.wzllm.expressions import Sum, free_names
 from icml.wzllm.lean.equation import Unproved, prove_equation
+from icml.wzllm.lean.linear import Value, prove_linear
 from icml.wzllm.lean.naturals import Form
 from icml.wzllm.lean.printer import LeanProof
-from icml.wzllm.lean.ratios import Value, number, prove_linear, successor
+from icml.wzllm.lean.ratios import number, successor
 from icml.wzllm.lean.readback import Unfaithful, check_faithful
 from icml.wzllm.lean.summand import Unprintable, Variables, whole_parameters
 from icml.wzllm.lean.terms import Atom, Num, Plus, Term, Times, lean, total
+from icml.wzllm.lean.wide_names import Names
 from icml.wzllm.lean.wide_read import Reader, clear
-from icml.wzllm.lean.wide_side import MAX_START, Names, SumSide
+from icml.wzllm.lean.wide_side import MAX_START, SumSide
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
 from icml.wzllm.verification import read_claim

@@ -9,16 +9,17 @@ of positive numbers, so nothing is divided.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 
 from icml.wzllm.derive import Claim
 from icml.wzllm.expressions import Sum, to_text
 from icml.wzllm.lean.equation import Relation, Unproved, prove_equation
+from icml.wzllm.lean.linear import Value, prove_linear
 from icml.wzllm.lean.naturals import Form, Leaf
-from icml.wzllm.lean.ratios import Positive, Value, number, prove_linear, successor
-from icml.wzllm.lean.summand import Unprintable, Variables
-from icml.wzllm.lean.terms import Atom, Num, One, Plus, Term, Times, from_poly, lean, product, total
+from icml.wzllm.lean.ratios import Positive, number, successor
+from icml.wzllm.lean.summand import Unprintable
+from icml.wzllm.lean.terms import Atom, Num, One, Plus, Term, Times, lean, product, total
+from icml.wzllm.lean.wide_names import Names, leaf
 from icml.wzllm.lean.wide_read import DISTANCE, Part, Reader
 from icml.wzllm.reading import linear_form, to_term
 from icml.wzllm.ring import Fraction, Linear, Poly
@@ -28,65 +29,6 @@ MAX_START = 3
 """The largest n from which a recurrence is used first; ours."""
 
 ZERO = Form(())
-
-
-def leaf(form: Form) -> tuple[Term, list[Relation]]:
-    """Return a number's text as a ring element by definition, and what it is."""
-    inner = form.plus(-form.constant)
-    relations: list[Relation] = []
-    if not inner.parts:
-        term: Term = Num(0)
-    else:
-        term = Atom(f"(Z.nm {inner.text})")
-        if len(inner.parts) > 1 or inner.parts[0][1] > 1:
-            relations = [Relation(term, inner.proof, term, inner.term)]
-    return reduce(lambda t, _: Plus(t, One()), range(form.constant), term), relations
-
-
-@dataclass
-class Names:
-    """What the declarations of a proof are called, and the statement's variables."""
-
-    prefix: str
-    variables: Variables
-    binders: str
-    arguments: str
-
-    def call(self, name: str, *forms: Form) -> str:
-        """Apply one of our definitions."""
-        texts = "".join(f" {form.text}" for form in forms)
-        return f"({self.prefix}_{name}{self.arguments}{texts})"
-
-    def leaves(self, at: Mapping[str, Form]) -> tuple[list[Term], list[Relation]]:
-        """Return what stands for each variable of the ring at a point."""
-        found: list[Term] = []
-        relations: list[Relation] = []
-        for name in self.variables.ring.names:
-            if name in self.variables.whole:
-                found.append(Atom(name))
-            else:
-                term, more = leaf(at.get(name, Form(((name, 1),))))
-                found.append(term)
-                relations += more
-        return found, relations
-
-    def poly(self, poly: Poly, at: Mapping[str, Form]) -> Term:
-        """Return a polynomial at a point, as it comes out of its definition."""
-        return from_poly(poly, self.leaves(at)[0])
-
-    def body(self, part: Part) -> str:
-        """Return a part as Lean text in its variables."""
-        factors: list[Term] = [Atom(factor.text) for factor in part.factors]
-        written = self.poly(part.num, {})
-        if not factors:
-            return lean(written)
-        return lean(product(factors) if part.num == 1 else Times(written, product(factors)))
-
-    def value(self, name: str, part: Part, at: Mapping[str, Form], order: Sequence[str]) -> Value:
-        """Return a part at a point, under the name of its definition."""
-        atom = Atom(self.call(name, *(at[index] for index in order)))
-        raw = None if part.num == 1 else self.poly(part.num, at)
-        return Value(atom, tuple(part.factors), at, raw)
 
 
 class SumSide:
