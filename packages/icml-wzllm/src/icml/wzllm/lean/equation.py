@@ -13,7 +13,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from icml.wzllm.lean.terms import MINUS_ONE, Atom, Frame, Num, One, Plus, Term, Times, atoms
+from icml.wzllm.lean.terms import (
+    MINUS_ONE,
+    Atom,
+    Frame,
+    Num,
+    One,
+    Plus,
+    Term,
+    Times,
+    atoms,
+    from_poly,
+    lean,
+    put,
+)
 
 RING = "Z"
 _ONE = One()
@@ -158,3 +171,44 @@ def _combination(frame: Frame, left: Term, right: Term, shares: Sequence[_Share]
         )
         left_sum, right_sum = f"(Ex.add {a} {left_sum})", f"(Ex.add {b} {right_sum})"
     return f"(byRel {head} {sides} {left_sum} {right_sum} {proof} Eq.refl)"
+
+
+def prove_zero(term: Term, relations: Sequence[Relation] = ()) -> str:
+    """Return a Lean proof of ``term = 0``, by normal forms of what is added and taken away.
+
+    Args:
+        term: Its value by definition is what the proof is about.
+        relations: ``left - right`` of each is its atom minus a term without it: that replaces it.
+
+    Raises:
+        Unproved: If the term isn't 0 then.
+    """
+    swaps: list[tuple[Atom, Term, str]] = []
+    done = term
+    for relation in relations:
+        if relation.atom not in set(atoms([done])):
+            continue
+        frame = Frame([relation.left, relation.right, MINUS_ONE])
+        rest = frame.poly(relation.atom) - frame.poly(relation.left) + frame.poly(relation.right)
+        value = from_poly(rest, frame.names)
+        proof = relation.proof
+        if (relation.left, relation.right) != (relation.atom, value):
+            known = Relation(relation.atom, proof, relation.left, relation.right)
+            proof = prove_equation(relation.atom, value, [known])
+        swaps.append((relation.atom, value, proof))
+        done = put(done, relation.atom, value)
+    frame = Frame([*(atom for atom in atoms([done]) if atom != MINUS_ONE), MINUS_ONE])
+    rest = frame.poly(done)
+    minus = frame.poly(MINUS_ONE)
+    while frame.degree(rest, MINUS_ONE) > 0:
+        rest -= frame.leading(rest, MINUS_ONE) * (minus + 1)
+    if rest != 0:
+        raise Unproved(f"{len(rest)} terms are left over")
+    proof = f"(bySign {frame.env} {frame.sx(done)} Eq.refl)"
+    texts = [term]
+    for atom, value, _ in swaps:
+        texts.append(put(texts[-1], atom, value))
+    for (atom, _, equal), before in zip(reversed(swaps), reversed(texts[:-1]), strict=True):
+        hole = lean(put(before, atom, Atom("zz")))
+        proof = f"(carry (fun zz => Eq {hole} (Whole.pos Nat.zero)) (turn {equal}) {proof})"
+    return proof

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
-from icml.wzllm.lean.equation import Relation, Unproved, prove_equation
+from icml.wzllm.lean.equation import Relation, Unproved, prove_equation, prove_zero
 from icml.wzllm.lean.naturals import Form, same_number
 from icml.wzllm.lean.ratios import (
     ONE,
@@ -166,29 +166,47 @@ def _class(
     counts = [Counter(lean(p.term) for p in ratio.scales) for ratio in ratios]
     most: Counter[str] = reduce(lambda a, b: a | b, counts, Counter())
     whole, cancel = _scale(most, proofs)
-    total: Term | None = None
-    sum_, proof = total, ""
-    weight: Term | None = None
-    for i, ratio, count in zip(members, ratios, counts, strict=True):
+    weights: list[tuple[Term, Counter[str]]] = []
+    leaves: dict[str, Term] = {lean(ONE): ONE}
+    for ratio, count in zip(ratios, counts, strict=True):
         missing, _ = _scale(most - count, proofs)
-        opaque = _opaque(Times(missing, ratio.scale), most), _opaque(whole, most)
-        scaled = prove_equation(*opaque)
+        found_leaves = [*_leaves(missing), *_leaves(ratio.times)]
+        leaves.update((lean(leaf), leaf) for leaf in found_leaves)
+        weights.append((missing, Counter(map(lean, found_leaves))))
+    common = reduce(lambda a, b: a & b, (leaf_counts for _, leaf_counts in weights))
+    common.pop(lean(Num(0)), None)
+    shared = product([leaves[text] for text in sorted(common.elements())] or [ONE])
+    base = Times(shared, ratios[0].base)
+    sum_: Term | None = None
+    weight: Term | None = None
+    proof = ""
+    for i, ratio, (missing, leaf_counts) in zip(members, ratios, weights, strict=True):
+        own = product([leaves[text] for text in sorted((leaf_counts - common).elements())] or [ONE])
+        scaled = prove_equation(_opaque(Times(missing, ratio.scale), most), _opaque(whole, most))
+        split = prove_equation(
+            _opaque(Times(missing, ratio.times), leaves), _opaque(Times(own, shared), leaves)
+        )
         c = coefficients[i]
-        names = (whole, c, ratio.of, ratio.scale, ratio.times, ratio.base, missing)
-        step = f"(gather {' '.join(map(lean, names))} {ratio.proof} {scaled})"
-        part = Times(c, ratio.of)
-        part_weight = Times(c, Times(missing, ratio.times))
+        names = (whole, c, ratio.of, ratio.scale, ratio.times, ratio.base, missing, own, shared)
+        step = f"(gatherBy {' '.join(map(lean, names))} {ratio.proof} {scaled} {split})"
+        part, part_weight = Times(c, ratio.of), Times(c, own)
         if sum_ is None or weight is None:
             sum_, weight, proof = part, part_weight, step
         else:
-            names = (whole, sum_, part, weight, part_weight, ratio.base)
-            proof = f"(gatherMore {' '.join(map(lean, names))} {proof} {step})"
+            proof = f"(gatherMore _ _ _ _ _ _ {proof} {step})"
             sum_, weight = Plus(sum_, part), Plus(weight, part_weight)
     assert sum_ is not None
     assert weight is not None
-    zero = prove_equation(weight, Num(0), relations)
-    names = (whole, sum_, weight, ratios[0].base)
+    zero = prove_zero(weight, relations)
+    names = (whole, sum_, weight, base)
     return sum_, Num(0), f"(gathered {' '.join(map(lean, names))} {cancel} {proof} {zero})"
+
+
+def _leaves(term: Term) -> list[Term]:
+    """Return the factors of a product but 1."""
+    if isinstance(term, Times):
+        return [*_leaves(term.left), *_leaves(term.right)]
+    return [] if term == ONE else [term]
 
 
 def _scale(counts: Mapping[str, int], proofs: Mapping[str, Positive]) -> tuple[Term, str]:
@@ -203,9 +221,9 @@ def _scale(counts: Mapping[str, int], proofs: Mapping[str, Positive]) -> tuple[T
     return term, proof
 
 
-def _opaque(term: Term, texts: Mapping[str, int]) -> Term:
+def _opaque(term: Term, texts: Collection[str]) -> Term:
     """Take the factors of a scale as atoms."""
-    if lean(term) in texts:
+    if term != ONE and lean(term) in texts:
         return Atom(lean(term))
     match term:
         case Times(left, right):

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 from icml.wzllm.lean.equation import prove_equation
 from icml.wzllm.lean.naturals import Form, Leaf, same_number
@@ -22,6 +23,8 @@ from icml.wzllm.lean.terms import (
     Term,
     Times,
     lean,
+    product,
+    total,
 )
 
 ONE = One()
@@ -91,8 +94,7 @@ class Ratio:
         """Go on from the base, which the other ratio is of."""
         if self.scale == ONE and self.times == ONE and self.of == other.of:
             return other
-        names = (self.scale, self.of, self.times, self.base, other.scale, other.times, other.base)
-        proof = f"(rTrans {' '.join(map(lean, names))} {self.proof} {other.proof})"
+        proof = f"(rTrans _ _ _ _ _ _ _ {self.proof} {other.proof})"
         return Ratio(
             (*other.scales, *self.scales), Times(other.scale, self.scale), self.of,
             Times(self.times, other.times), other.base, proof,
@@ -100,9 +102,7 @@ class Ratio:
 
     def beside(self, other: Ratio) -> Ratio:
         """Multiply two ratios."""
-        names = (self.scale, self.of, self.times, self.base, other.scale, other.of, other.times,
-                 other.base)  # fmt: skip
-        proof = f"(rMul {' '.join(map(lean, names))} {self.proof} {other.proof})"
+        proof = f"(rMul _ _ _ _ _ _ _ _ {self.proof} {other.proof})"
         return Ratio(
             (*self.scales, *other.scales), Times(self.scale, other.scale),
             Times(self.of, other.of), Times(self.times, other.times),
@@ -112,7 +112,7 @@ class Ratio:
 
 def itself(term: Term) -> Ratio:
     """Return the ratio of something to itself."""
-    return Ratio((), ONE, term, ONE, term, "Eq.refl")
+    return Ratio((), ONE, term, ONE, term, f"(@Eq.refl Whole {lean(Times(ONE, term))})")
 
 
 def known(term: Term, value: Term, proof: str) -> Ratio:
@@ -132,10 +132,28 @@ def family(factor: Factor) -> Key | None:
         double = Form.of({name: 2 * count for name, count in form.parts})
         return ("ch", double.parts, form.parts)
     parts = tuple(form.parts for form in factor.forms)
-    trivial = not parts[-1] or (factor.kind == "ch" and parts[0] == parts[1])
+    trivial = not parts[-1]
+    if factor.kind == "ch":
+        trivial = trivial or parts[0] == parts[1] or _excess(*factor.forms) is not None
     if factor.kind == "pw":
+        trivial = trivial or _is_zero_power(factor)
         return None if trivial else ("pw", lean(factor.base or ONE), *parts)
     return None if trivial else (factor.kind, *parts)
+
+
+def _is_zero_power(factor: Factor) -> bool:
+    return factor.base == Num(0) and factor.forms[0].constant > 0
+
+
+def _excess(upper: Form, lower: Form) -> Form | None:
+    """Return ``lower - upper - 1`` where that is natural, so that the binomial is 0."""
+    counts = dict(lower.parts)
+    for name, count in upper.parts:
+        counts[name] = counts.get(name, 0) - count
+    constant = lower.constant - upper.constant - 1
+    if constant < 0 or min(counts.values(), default=0) < 0:
+        return None
+    return Form.of(counts, constant)
 
 
 def _ch(factor: Factor) -> Factor:
@@ -184,6 +202,9 @@ def _chain(factor: Factor, base: Factor | None) -> Ratio:
     """Powers and factorials: count the number down."""
     (form,) = factor.forms
     here = Atom(factor.text)
+    if _is_zero_power(factor) and base is None:
+        proof = f"(wMulZ (pw Z {lean(Num(0))} {form.plus(-1).text}))"
+        return known(here, Num(0), proof)
     if form.constant == (base.forms[0].constant if base else 0):
         return itself(here) if base else known(here, ONE, "Eq.refl")
     below = Factor(factor.kind, (form.plus(-1),), factor.base)
@@ -200,6 +221,46 @@ def _chain(factor: Factor, base: Factor | None) -> Ratio:
     return step.then(_chain(below, base))
 
 
+def _primitive(form: Form) -> tuple[int, Form]:
+    """Return the content of a form and the form divided by it."""
+    content = gcd(form.constant, *(count for _, count in form.parts))
+    parts = tuple((name, count // content) for name, count in form.parts)
+    return content, Form(parts, form.constant // content)
+
+
+def _difference(upper: Form, lower: Form) -> Term:
+    """Return ``upper - lower`` in one way only, whatever the two are; its content apart."""
+    rest = dict(upper.parts)
+    for name, count in lower.parts:
+        rest[name] = rest.get(name, 0) - count
+    constant = upper.constant - lower.constant
+    sides: list[Term] = []
+    content = gcd(constant, *rest.values()) or 1
+    for sign in (1, -1):
+        counts = {n: sign * c // content for n, c in rest.items() if sign * c > 0}
+        form = Form.of(counts, max(0, sign * constant // content))
+        if form != Form(()):
+            sides.append(form.term if sign > 0 else Times(MINUS_ONE, form.term))
+    term = total(sides)
+    return term if content == 1 else Times(Num(content), term)
+
+
+def _simplest(ratio: Ratio, scale: Form, upper: Form, lower: Form) -> Ratio:
+    """Write a unit step's scale, the form, and multiple, a difference, in one way only."""
+    content, form = _primitive(scale)
+    times = _difference(upper, lower)
+    scales: tuple[Positive, ...] = (successor(form.plus(-1)),)
+    if content > 1:
+        scales = (number(content), *scales)
+    scale_term = product([positive.term for positive in scales])
+    if (scale_term, times) == (ratio.scale, ratio.times):
+        return ratio
+    names = (ratio.scale, ratio.of, ratio.times, ratio.base, scale_term, times)
+    equal = f"{prove_equation(ratio.scale, scale_term)} {prove_equation(ratio.times, times)}"
+    proof = f"(rSame {' '.join(map(lean, names))} {equal} {ratio.proof})"
+    return Ratio(scales, scale_term, ratio.of, times, ratio.base, proof)
+
+
 def _lower_up(upper: Form, lower: Form) -> Ratio:
     """Return ``binomial(upper, lower + 1)`` over ``binomial(upper, lower)``."""
     here, there = (Factor("ch", (upper, form)).text for form in (lower.plus(1), lower))
@@ -207,7 +268,8 @@ def _lower_up(upper: Form, lower: Form) -> Ratio:
     proof = f"(lowerUp {upper.text} {lower.text} {terms} {upper.proof} {lower.proof})"
     scale = successor(lower)
     times = Plus(upper.term, Times(MINUS_ONE, lower.term))
-    return Ratio((scale,), scale.term, Atom(here), times, Atom(there), proof)
+    found = Ratio((scale,), scale.term, Atom(here), times, Atom(there), proof)
+    return _simplest(found, lower.plus(1), upper, lower)
 
 
 def _upper_down(upper: Form, lower: Form) -> Ratio:
@@ -217,13 +279,16 @@ def _upper_down(upper: Form, lower: Form) -> Ratio:
     proof = f"(upperDown {upper.text} {lower.text} {terms} {upper.proof} {lower.proof})"
     scale = successor(upper)
     times = Plus(scale.term, Times(MINUS_ONE, lower.term))
-    return Ratio((scale,), scale.term, Atom(here), times, Atom(there), proof)
+    found = Ratio((scale,), scale.term, Atom(here), times, Atom(there), proof)
+    return _simplest(found, upper.plus(1), upper.plus(1), lower)
 
 
 def _binomial(factor: Factor, base: Factor | None) -> Ratio:
     upper, lower = factor.forms
     here = Atom(factor.text)
     if base is None:
+        if (rest := _excess(upper, lower)) is not None:
+            return _beyond(upper, lower, rest)
         if lower.is_constant:
             if lower.constant == 0:
                 return known(here, ONE, f"(chNone Z {upper.text})")
@@ -238,13 +303,17 @@ def _binomial(factor: Factor, base: Factor | None) -> Ratio:
     return itself(here)
 
 
+def _beyond(upper: Form, lower: Form, rest: Form) -> Ratio:
+    names = {name: Atom(name) for form in (upper, lower, rest) for name, _ in form.parts}
+    left, right = lower.term_with(names), Plus(upper.term_with(names), rest.term_with(names))
+    equal = prove_equation(left, Plus(right, ONE), ring="natRing")
+    here = Atom(Factor("ch", (upper, lower)).text)
+    return known(here, Num(0), f"(beyond {upper.text} {lower.text} {rest.text} {equal})")
+
+
 def _fixed_difference(upper: Form, lower: Form) -> Ratio:
     gap = upper.constant - lower.constant
     here = Atom(Factor("ch", (upper, lower)).text)
-    if gap < 0:
-        rest = -gap - 1 or "Nat.zero"
-        proof = f"(beyond {upper.text} {lower.text} {rest} Eq.refl)"
-        return known(here, Num(0), proof)
     if gap == 0:
         return known(here, ONE, f"(chAll Z {lower.text})")
     under = upper.plus(-1)

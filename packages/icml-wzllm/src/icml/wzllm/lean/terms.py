@@ -113,6 +113,16 @@ def atoms(terms: Iterable[Term]) -> Iterator[Atom]:
                 yield from atoms((left, right))
 
 
+def put(term: Term, atom: Atom, value: Term) -> Term:
+    """Put a term in place of an atom."""
+    match term:
+        case Plus(left, right):
+            return Plus(put(left, atom, value), put(right, atom, value))
+        case Times(left, right):
+            return Times(put(left, atom, value), put(right, atom, value))
+    return value if term == atom else term
+
+
 class Frame:
     """Numbers for some atoms: what an ``Ex`` and a polynomial are written in."""
 
@@ -149,6 +159,20 @@ class Frame:
                 return f"(Ex.add {self.ex(left)} {self.ex(right)})"
             case Times(left, right):
                 return f"(Ex.mul {self.ex(left)} {self.ex(right)})"
+
+    def sx(self, term: Term) -> str:
+        """Return the term as an ``Sx``, in which ``minusOne`` is no atom."""
+        match term:
+            case Atom():
+                return "Sx.neg" if term == MINUS_ONE else f"(Sx.at {self._index[term]})"
+            case Num(value):
+                return f"(Sx.num {value or 'Nat.zero'})"
+            case One():
+                return "Sx.one"
+            case Plus(left, right):
+                return f"(Sx.add {self.sx(left)} {self.sx(right)})"
+            case Times(left, right):
+                return f"(Sx.mul {self.sx(left)} {self.sx(right)})"
 
     def poly(self, term: Term) -> fmpz_mpoly:
         """Return the term as a polynomial."""

@@ -24,6 +24,7 @@ from icml.wzllm.lean.terms import Atom, Num, Plus, Term, Times, lean, total
 from icml.wzllm.lean.wide_names import Names
 from icml.wzllm.lean.wide_read import Reader, clear
 from icml.wzllm.lean.wide_side import MAX_START, SumSide
+from icml.wzllm.ring import Fraction
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
 from icml.wzllm.verification import read_claim
@@ -186,20 +187,22 @@ class _Wide:
         claim, trouble = self.claim, ""
         if claim.order > 2:
             raise Unprintable(f"a recurrence of order {claim.order}")
-        sign = 1
+        sides = [(self.left, claim.ratio)]
+        if self.right is not None:
+            assert claim.right is not None
+            sides.append((self.right, claim.right))
+        below = [side.below(ratio).den for side, ratio in sides]
+        scale = below[0] * below[-1] / below[0].gcd(below[-1])
         for start in range(MAX_START + 1):
             self.left.start = start
             try:
-                leading, sign = self.left.positive(claim.recurrence[-1])
-                recurrence = [a * sign for a in claim.recurrence]
-                self.left.telescope(_signed(claim.ratio, sign), start, recurrence)
-                if self.right is not None:
-                    assert claim.right is not None
-                    self.right.telescope(_signed(claim.right, sign), start, recurrence)
-            except Unprintable as error:
+                leading, sign = self.left.positive(claim.recurrence[-1] * scale)
+                recurrence = [a * scale * sign for a in claim.recurrence]
+                for side, ratio in sides:
+                    side.telescope(Fraction(ratio.num * scale * sign, ratio.den), start, recurrence)
+                return self._with_start(start, leading, recurrence)
+            except (Unprintable, Unproved) as error:
                 trouble = trouble or str(error)
-                continue
-            return self._with_start(start, leading, recurrence)
         raise Unprintable(trouble.removeprefix("no printed proof of "))
 
     def _with_start(self, start: int, leading: list, recurrence: list) -> list[str]:
@@ -254,7 +257,3 @@ class _Wide:
         here = self._goal(Form(((n, 1),)))
         lines.append(f"theorem {name}_all{binder} : {here} :=\n  {inner}")
         return lines
-
-
-def _signed(ratio, sign: int):  # noqa: ANN001, ANN202
-    return type(ratio)(ratio.num * sign, ratio.den)

@@ -120,6 +120,7 @@ class SumSide:
             Unprintable: If no denominator is seen to be positive.
         """
         self.recurrence, self.start = tuple(recurrence), start
+        self.before_first = self.below(ratio).num
         claim, ring, k = self.claim, self.claim.ring, self.claim.k
         whole = to_term(ring, self.side.body, frozenset((k, claim.n)))
         ahead = [ring.shift(part, k, 1) for part in ratio]
@@ -139,6 +140,13 @@ class SumSide:
             self.base, self.num = base, num * sign
             return
         raise Unprintable(f"hop: {trouble}")
+
+    def below(self, ratio: Fraction) -> Fraction:
+        """Return ``G(n,0) / E(n,0)``, 0 where R has a pole there; the kernel is the judge."""
+        ring, k = self.claim.ring, self.claim.k
+        both = ring.lowest_terms(ratio.num * self.part.num, ratio.den)
+        num, den = (ring.put(part, k, ring.zero) for part in both)
+        return ring.lowest_terms(num, den) if den != 0 else Fraction(ring.zero, ring.one)
 
     def positive(self, poly: Poly) -> tuple[list[Form | int], int]:
         """Write a polynomial as a sign times numbers and successors of natural forms.
@@ -226,13 +234,21 @@ class SumSide:
         def extra(*points: Mapping[str, Form]) -> list[Relation]:
             return [r for at in points for r in names.leaves(at)[1]]
 
+        first = self.bare(self.at(n0, ZERO, high))
+        fixed = Times(names.poly(self.before_first, {claim.n: n0}), first.name)
+        has_fixed = self.before_first != 0
+
+        def and_fixed(term: Term) -> Term:
+            return Plus(term, fixed) if has_fixed else term
+
         lines: list[str] = []
         # start
         values = [self.term(point(i, ZERO, high)) for i in orders]
         bare = self.bare(point(self.base, ZERO, high))
-        left = Times(den(ZERO, high)[0].term, weighted([v.name for v in values]))
+        left = Times(den(ZERO, high)[0].term, and_fixed(weighted([v.name for v in values])))
         right = Times(num(ZERO), bare.name)
-        proof = self._named("start", left, right, [*values, bare], extra({"": high}))
+        everything = [*values, bare, *([first] if first.name != bare.name else [])]
+        proof = self._named("start", left, right, everything, extra({"": high}))
         lines.append(f"theorem {prefix}_start{binder} : {_eq(left, right)} :=\n  {proof}")
         # hop
         k1, j1 = k.plus(1), j.plus(1)
@@ -274,7 +290,8 @@ class SumSide:
                 )
             )
         more = weighted([v.name for v in values])
-        x_here, x_next = weighted([Atom(t) for t in partial]), weighted([Atom(t) for t in grown])
+        x_here = and_fixed(weighted([Atom(t) for t in partial]))
+        x_next = and_fixed(weighted([Atom(t) for t in grown]))
         lines.append(
             f"theorem {prefix}_grow{binder} ({claim.k} {DISTANCE} : Nat) {along} :"
             f" {_eq(x_next, Plus(x_here, more))} :=\n"
@@ -316,12 +333,13 @@ class SumSide:
             for i in orders
         ]
         right = weighted([total([v.name for v in vs]) for vs in targets]) if closed else Num(0)
-        everything = [known, *(v for vs in (*beyond, *targets) for v in vs)]
+        aim = and_fixed(right)
+        everything = [known, first, *(v for vs in (*beyond, *targets) for v in vs)]
         hypothesis = _eq(Times(scale.term, xx), Times(num(high), bare.name))
-        proof = self._named("last", left, right, everything, extra({claim.k: high}))
+        proof = self._named("last", left, aim, everything, extra({claim.k: high}))
         lines.append(
             f"theorem {prefix}_last{binder} (xx : Whole) (hx : {hypothesis}) :"
-            f" {_eq(left, right)} :=\n  {proof}"
+            f" {_eq(left, aim)} :=\n  {proof}"
         )
         # the recurrence
         sums = [self.sum_at(n0.plus(i)) for i in orders]
@@ -345,13 +363,12 @@ class SumSide:
                 )
                 text, so_far = f"(wAdd {text} {raw})", Plus(so_far, v.name)
             relations.append(Relation(sums[i], proof, sums[i], so_far))
-        x_end = weighted([Atom(t) for t in ends])
-        opened = prove_equation(weighted(sums), Plus(x_end, left.right), relations)
+        x_end = and_fixed(weighted([Atom(t) for t in ends]))
+        end = Plus(x_end, left.right)
         claimed = f"({prefix}_claim{args} {high.text} Nat.zero Eq.refl)"
         done = f"({prefix}_last{args} {lean(x_end)} {claimed})"
-        lines.append(
-            f"theorem {prefix}_rec{binder} : {_eq(weighted(sums), right)} :=\n  via {opened} {done}"
-        )
+        proof = prove_equation(weighted(sums), right, relations, given=[(end, aim, done)])
+        lines.append(f"theorem {prefix}_rec{binder} : {_eq(weighted(sums), right)} :=\n  {proof}")
         return lines
 
     def _head(self) -> str:
