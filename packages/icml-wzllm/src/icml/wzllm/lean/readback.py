@@ -211,7 +211,9 @@ def _scale(said: Statement, identity: Identity) -> int:
             scale = Fraction(ours[0]) / Fraction(theirs[0])
         if scale is not None and ours[0] != scale * theirs[0]:
             raise Unfaithful(f"the values at {point} don't fit")
-    if scale is None or scale <= 0 or scale.denominator != 1:
+    if scale is None:
+        scale = Fraction(1)  # both sides are 0 at every point; the summands decide
+    if scale <= 0 or scale.denominator != 1:
         raise Unfaithful(f"the identity was multiplied by {scale}")
     return int(scale)
 
