@@ -22,7 +22,7 @@ WIDE = {
     "a number added to n": ("sum(k,0,n,(-1)^k*binomial(n+1,k)) = (-1)^n", 1),
     "an upper parameter and n-k": ("sum(k,0,n,binomial(m,k)*binomial(r,n-k)) = binomial(m+r,n)", 1),
     "a boundary that isn't 0": ("sum(k,0,n,binomial(n+k,k)*2^(n-k)) = 4^n", 1),
-    "a coefficient that is 0 at 1": ("sum(k,0,n,k*(k-1)*binomial(n,k)) = n*(n-1)*2^(n-2)", 4),
+    "Catalan numbers": ("sum(k,0,n,catalan(k)*catalan(n-k)) = catalan(n+1)", 1),
     "a polynomial over a number": ("sum(k,0,n,k^2) = n*(n+1)*(2*n+1)/6", 6),
 }
 RESTATED = {
@@ -67,6 +67,23 @@ def test_kernel_accepts_a_restated_proof_and_the_factor_is_recorded(kernel, name
     assert not proof.verbatim
     assert proof.rewritings == (f"both sides multiplied by {factor}",)
     assert check_faithful(proof.statement, Identity.parse(text)) == factor
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "text",
+    [
+        "sum(k,0,2*n,(-1)^k*binomial(2*n,k)^2) = (-1)^n*binomial(2*n,n)",
+        "sum(k,0,2*n+1,binomial(2*n+1,k)*binomial(2*k,k)*(-1)^k*2^(2*n+1-k)) = 0",
+        "sum(k,0,n,binomial(n,k)*binomial(n+k,k)) = sum(k,0,n,2^k*binomial(n,k)^2)",
+    ],
+)
+def test_kernel_accepts_other_ranges_and_order_two(kernel, text):
+    proof = printed(text)
+    verdict = kernel.check(proof.text, proof.theorem, proof.statement, 120)
+    assert verdict.messages == ()
+    assert verdict.axioms == ()
+    assert proof.verbatim
 
 
 @pytest.mark.parametrize("name", WIDE)
@@ -129,7 +146,8 @@ def test_corrupted_certificate_gives_no_proof(kernel, change):
 @pytest.mark.parametrize(
     ("text", "obligation"),
     [
-        ("sum(k,0,n,binomial(n,k)^3) = sum(k,0,n,binomial(n,k)^2*binomial(2*k,n))", "too many"),
+        ("sum(k,0,n,binomial(n,2*k)*2^(n-2*k)*catalan(k)) = catalan(n+1)", "-n is natural"),
+        ("sum(k,0,n,k*(k-1)*binomial(n,k)) = n*(n-1)*2^(n-2)", "n - 1 is positive"),
         ("sum(k,0,n,binomial(n,k)/(k+1)) = (2^(n+1)-1)/(n+1)", r"denominator k \+ 1"),
         ("sum(k,0,n,k^2*binomial(n,k)^2) = n^2*binomial(2*n-2,n-1)", r"2\*n - 2 is natural"),
         ("sum(k,1,n,1/(k*(k+1))) = n/(n+1)", "from 1 to n"),

