@@ -174,7 +174,10 @@ def _class(
         leaves.update((lean(leaf), leaf) for leaf in found_leaves)
         weights.append((missing, Counter(map(lean, found_leaves))))
     common = reduce(lambda a, b: a & b, (leaf_counts for _, leaf_counts in weights))
-    common.pop(lean(Num(0)), None)
+    # What is 0 can't be divided out: it makes its own value 0 and says nothing of the others.
+    common = Counter(
+        {text: n for text, n in common.items() if not _is_zero(leaves[text], relations)}
+    )
     shared = product([leaves[text] for text in sorted(common.elements())] or [ONE])
     base = Times(shared, ratios[0].base)
     sum_: Term | None = None
@@ -200,6 +203,14 @@ def _class(
     zero = prove_zero(weight, relations)
     names = (whole, sum_, weight, base)
     return sum_, Num(0), f"(gathered {' '.join(map(lean, names))} {cancel} {proof} {zero})"
+
+
+def _is_zero(term: Term, relations: Sequence[Relation]) -> bool:
+    try:
+        prove_zero(term, relations)
+    except Unproved:
+        return False
+    return True
 
 
 def _leaves(term: Term) -> list[Term]:
