@@ -83,8 +83,9 @@ def _trainer(recipe: Recipe, config: EMPGConfig) -> EpisodeTrainer:
     from transformers import PrinterCallback
 
     from icml.core.rl.rollout import EnvTask
+    from icml.core.rl.step_lines import StepLines
     from icml.empg.train.episodes import EpisodeTrainer
-    from icml.empg.train.step_lines import StepLines
+    from icml.empg.train.step_lines import HEADS, cells
 
     place = recipe.environment
     seeds = range(place.first_seed, place.first_seed + place.tasks)
@@ -92,7 +93,7 @@ def _trainer(recipe: Recipe, config: EMPGConfig) -> EpisodeTrainer:
     rows = Dataset.from_dict({"prompt": [EnvTask(seed).key() for seed in seeds]})
     trainer = EpisodeTrainer(model, place, args=config, train_dataset=rows, **options)
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepLines())
+    trainer.add_callback(StepLines(HEADS, cells))
     return trainer
 
 

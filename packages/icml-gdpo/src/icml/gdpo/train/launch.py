@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,10 +114,13 @@ def _run(
     *,
     before: Path | None,
 ) -> dict[str, Any]:
-    from icml.gdpo.train.step_lines import StepLines, peak_memory_mb
+    from icml.core.rl.step_lines import StepLines
+    from icml.gdpo.train.step_lines import AFTER, cells, heads, peak_memory_mb
 
     trainer = _trainer(recipe, rewards, config, dataset)
-    trainer.add_callback(StepLines(trainer.reward_func_names))
+    names = trainer.reward_func_names
+    lines = StepLines(heads(names), partial(cells, rewards=names), after=AFTER)
+    trainer.add_callback(lines)
     trainer.train(resume_from_checkpoint=str(before) if before else None)
     trainer.save_model()
     return {

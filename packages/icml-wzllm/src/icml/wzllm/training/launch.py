@@ -209,9 +209,10 @@ def _trainer(job: _Job, config: DAPOConfig, start: Path) -> DAPOTrainer:
     from transformers import AutoTokenizer, PrinterCallback
     from trl.rewards import get_soft_overlong_punishment
 
+    from icml.core.rl.step_lines import StepLines
     from icml.wzllm.training.dapo import DAPOTrainer
     from icml.wzllm.training.statements import Statement
-    from icml.wzllm.training.step_lines import StepLines
+    from icml.wzllm.training.step_lines import HEADS, cells
     from icml.wzllm.training.wording import plain, question
 
     def proof(completions: Sequence[Any], statement: Sequence[str], **columns: Any) -> list[float]:
@@ -235,5 +236,5 @@ def _trainer(job: _Job, config: DAPOConfig, start: Path) -> DAPOTrainer:
         str(start), rewards, config, train_dataset=rows, processing_class=tokenizer
     )
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepLines())
+    trainer.add_callback(StepLines(HEADS, cells))
     return trainer
