@@ -50,9 +50,9 @@ class Engine(BaseHTTPRequestHandler):
                 {"Id": name} if known else {"message": "no such image"}, 200 if known else 404
             )
         elif path.endswith("/logs"):
-            done = self.running["done"]
+            done = self.running.get("done")  # none yet of a container that still runs
             out = "stdout=1" in parts.query
-            data = done.stdout if out else done.stderr
+            data = (done.stdout if out else done.stderr) if done else b""
             head = struct.pack(">BxxxL", 1 if out else 2, len(data))
             self._send(head + data if data else b"", kind="application/vnd.docker.raw-stream")
         else:
@@ -93,6 +93,7 @@ def engine(monkeypatch):
     thread.start()
     monkeypatch.setenv("DOCKER_HOST", f"tcp://127.0.0.1:{server.server_port}")
     Engine.removed.clear()
+    Engine.running.clear()
     yield server
     server.shutdown()
     server.server_close()
