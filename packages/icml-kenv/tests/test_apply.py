@@ -170,6 +170,16 @@ def test_a_symbolic_link_in_the_tree_is_never_followed(tree, tmp_path) -> None:
     assert "symbolic link" in failure(tree, new).reason
 
 
+def test_a_path_out_of_the_tree_is_never_looked_at(tree, tmp_path) -> None:
+    outside = tmp_path / "outside.c"
+    os.mkfifo(outside)  # whoever reads it waits for ever
+    for path in (str(outside), f"../../../../../..{outside}"):
+        edit = f"--- a/{path}\n+++ b/{path}\n@@ -1 +1 @@\n-one\n+two\n"
+        assert "out of the tree" in failure(tree, edit).reason
+        new = f"--- /dev/null\n+++ b/{path}.new\n@@ -0,0 +1 @@\n+b\n"
+        assert "out of the tree" in failure(tree, new).reason
+
+
 def test_a_link_to_nowhere_is_in_the_way_of_a_new_file(tree) -> None:
     (tree / "net/dangling.c").symlink_to("/nowhere")
     new = "--- /dev/null\n+++ b/net/dangling.c\n@@ -0,0 +1 @@\n+b\n"

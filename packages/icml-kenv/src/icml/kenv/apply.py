@@ -116,7 +116,7 @@ def patched_files(tree: Path, changes: Iterable[FileChange]) -> dict[str, Patche
 
     Raises:
         PatchRejected: ``apply_failed`` where a file is missing, in the way, no regular file,
-            behind a symbolic link, or unlike what the patch expects.
+            outside of the tree, behind a symbolic link, or unlike what the patch expects.
     """
     found: dict[str, Patched] = {}
     for change in changes:
@@ -189,8 +189,11 @@ def _write_beside(target: Path, text: str) -> Path:
 
 
 def _check_parents(tree: Path, path: str) -> None:
+    parts = Path(path).parts
+    if Path(path).is_absolute() or ".." in parts:
+        raise PatchRejected("apply_failed", "the path leads out of the tree", path=path)
     here = tree
-    for part in Path(path).parts[:-1]:
+    for part in parts[:-1]:
         here /= part
         if here.is_symlink():
             raise PatchRejected("apply_failed", "the path leads through a symbolic link", path=path)
