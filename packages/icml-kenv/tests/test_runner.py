@@ -54,6 +54,9 @@ SAID = {
 }
 
 
+BUILDS = {"broken": "net/x.c:1:1: error: no", "full": "as: No space left on device"}
+
+
 @dataclass
 class Pretended:
     """A backend whose kernels are shell commands; real children, real limits."""
@@ -69,14 +72,12 @@ class Pretended:
         return Availability(ok=True, reason="always")
 
     def prepare(self, bug: Bug) -> Prepared:
-        return Prepared(bug, Path("/"), Path("/"), "key", scope=("net",))
+        return Prepared(bug, self.tree, Path("/"), "key", scope=("net",))
 
     def build(self, prepared: Prepared, patch: Patch | None, *, limits: Limits) -> BuildResult:
         added = patch.changes[0].added_lines[0].strip() if patch else ""
-        if added == "broken":
-            return BuildResult(ok=False, seconds=0, log_tail="net/x.c:1:1: error: no")
-        if added == "full":
-            return BuildResult(ok=False, seconds=0, log_tail="as: No space left on device")
+        if added in BUILDS:
+            return BuildResult(ok=False, seconds=0, log_tail=BUILDS[added])
         return BuildResult(ok=True, seconds=0, image=Image(key=added or "none", folder=Path("/")))
 
     def run(self, image: Image, reproducer: Reproducer, *, limits: Limits):
@@ -96,6 +97,7 @@ class Pretended:
         )
 
     folder: Path = Path()
+    tree: Path = Path("/")
 
 
 @pytest.fixture
@@ -202,6 +204,22 @@ def test_a_full_disk_is_an_error_and_what_was_finished_is_kept(kernel, tmp_path)
 def test_a_build_on_a_full_disk_blames_the_disk_and_not_the_patch(kernel, tmp_path) -> None:
     with pytest.raises(UserError, match="is full"):
         evaluate(BUG, patch("full"), backend=kernel, folder=tmp_path / "v")
+
+
+def test_a_full_disk_in_the_build_of_the_fix_leaves_no_verdict_without_it(
+    kernel, tmp_path, monkeypatch
+) -> None:
+    bug = BUG.model_copy(update={"fix": patch("fixed")})
+    (tmp_path / "net").mkdir()
+    (tmp_path / "net/x.c").write_text("int a;\n")
+    kernel.tree = tmp_path
+    monkeypatch.setitem(BUILDS, "fixed", "as: No space left on device")
+    with pytest.raises(UserError, match="is full"):
+        evaluate(bug, patch("clean"), backend=kernel, folder=tmp_path / "v")
+    monkeypatch.delitem(BUILDS, "fixed")
+    verdict = evaluate(bug, patch("clean"), backend=kernel, folder=tmp_path / "v")
+    assert (verdict.kind, verdict.equivalence.answer) == ("plausible", "unknown")
+    assert kernel.booted.count("clean") == 3  # before the disk was full
 
 
 def test_another_patch_backend_or_number_of_runs_is_another_evaluation(kernel, tmp_path) -> None:

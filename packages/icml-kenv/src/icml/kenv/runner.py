@@ -181,6 +181,13 @@ def _build(
             kept = BuildResult.model_validate(step["value"])
             if not kept.ok or (kept.image is not None and kept.image.folder.is_dir()):
                 return kept
+    build = _built(setting, patch)
+    journal.append({"step": "build", "value": build.model_dump(mode="json")})
+    return build
+
+
+def _built(setting: _Setting, patch: Patch | None) -> BuildResult:
+    """Build a patch, the fix or the unpatched kernel; a full disk is no answer of the compiler."""
     try:
         build = setting.backend.build(setting.prepared, patch, limits=setting.limits)
     except OSError as error:
@@ -190,7 +197,6 @@ def _build(
             f"the disk of {setting.prepared.work} is full: make room and repeat the command "
             "(what was finished is kept)"
         )
-    journal.append({"step": "build", "value": build.model_dump(mode="json")})
     return build
 
 
@@ -257,7 +263,7 @@ def _until(
 ) -> None:
     if enough():
         return
-    build = setting.backend.build(setting.prepared, None, limits=setting.limits)
+    build = _built(setting, None)
     if build.image is None:
         reason = build.errors[0].message if build.errors else build.log_tail[-300:]
         raise UserError(f"the unpatched source of {setting.bug.id} does not build: {reason}")
@@ -288,7 +294,7 @@ def _compare(
         return None
     if fix is None:
         return None
-    developers = setting.backend.build(setting.prepared, fix, limits=setting.limits)
+    developers = _built(setting, fix)
     evidence = Evidence(
         transcript=transcript,
         fixed_transcript=fixed,
