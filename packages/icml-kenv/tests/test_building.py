@@ -2,6 +2,9 @@ import gzip
 import hashlib
 import shutil
 import subprocess
+import tarfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from hypothesis import given
@@ -17,6 +20,7 @@ from icml.kenv.sources import (
     cache_folder,
     derive_fix,
     fetch,
+    full_tree,
     packages,
 )
 
@@ -162,6 +166,35 @@ def test_a_package_with_another_digest_is_refused_and_nothing_is_unpacked(
         fetch(debs=tmp_path)
     assert list(cache_folder().glob("debs/*.deb")) == []
     assert not (cache_folder() / "kernels").exists()
+
+
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs Debian's dpkg-deb")
+def test_a_tree_that_another_thread_unpacked_and_uses_is_not_replaced(
+    tmp_path, monkeypatch
+) -> None:
+    monkeypatch.setattr("os.geteuid", lambda: 1)
+    package = next(package for package in packages() if package.role == "source")
+    archive = tmp_path / "deb/usr/src/linux-source-6.1.tar.xz"
+    archive.parent.mkdir(parents=True)
+    with tarfile.open(archive, "w:xz") as tar:
+        tar.add(__file__, "linux-source-6.1/net/x.c")
+    (tmp_path / "deb/DEBIAN").mkdir()
+    (tmp_path / "deb/DEBIAN/control").write_text(
+        f"Package: {package.name}\nVersion: {package.version}\nArchitecture: all\n"
+        "Maintainer: nobody <nobody@example.org>\nDescription: a source\n"
+    )
+    debs = cache_folder() / "debs"
+    debs.mkdir(parents=True)
+    file = debs / f"{package.name}_{package.version}_all.deb"
+    subprocess.run(["dpkg-deb", "--build", tmp_path / "deb", file], check=True)
+    start = threading.Barrier(4)
+
+    def unpack(_: int) -> int:
+        start.wait()
+        return full_tree(package.version).stat().st_ino
+
+    with ThreadPoolExecutor(4) as threads:
+        assert len(set(threads.map(unpack, range(4)))) == 1
 
 
 def test_a_package_that_is_not_in_the_folder_is_named(tmp_path, monkeypatch) -> None:

@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import mkdtemp
 from typing import NamedTuple
 
+from filelock import FileLock
+
 from icml.core.errors import UserError
 from icml.core.journal import cache_dir, write_atomic
 from icml.core.process import NOBODY, run_child
@@ -149,13 +151,16 @@ def full_tree(version: str) -> Path:
         SourceMissing: If the package was not fetched.
     """
     target = cache_folder() / "trees" / version
-    if not target.is_dir():
-        package = next(p for p in packages() if p.role == "source" and p.version == version)
-        file = package.file(cache_folder() / "debs")
-        if file is None:
-            raise SourceMissing(f"the package {package.name}={version} is missing: {FETCH}")
-        with _placed(target) as draft:
-            _unpack_source(file, draft, None)
+    if target.is_dir():
+        return target
+    package = next(p for p in packages() if p.role == "source" and p.version == version)
+    file = package.file(cache_folder() / "debs")
+    if file is None:
+        raise SourceMissing(f"the package {package.name}={version} is missing: {FETCH}")
+    with FileLock(open_folder(target.parent) / f"{version}.lock"):
+        if not target.is_dir():  # another process may have been faster, and use it by now
+            with _placed(target) as draft:
+                _unpack_source(file, draft, None)
     return target
 
 
@@ -175,10 +180,17 @@ def fetch(*, debs: Path | None = None) -> list[Path]:
         The folders of the kernel and of the sources.
 
     Raises:
-        UserError: If apt or dpkg is missing or fails, or a package lacks in ``debs``.
+        UserError: If apt or dpkg is missing or fails, or a package or ``debs`` itself lacks.
         StaleSource: If a package's sha256 is not the recorded one.
     """
+    if debs is not None and not debs.is_dir():
+        raise UserError(f"{debs} is no folder: give one that has the package files")
     folder = open_folder(cache_folder() / "debs")
+    with FileLock(folder / "fetch.lock"):
+        return _fetch(folder, debs)
+
+
+def _fetch(folder: Path, debs: Path | None) -> list[Path]:
     for package in packages():
         file = package.file(folder)
         if file is None or _sha256(file) != package.sha256:
