@@ -79,6 +79,19 @@ def test_an_unknown_bug_is_one_sentence_with_the_known_ones() -> None:
     assert "no bug 'nonsense': there are" in ended.stderr
 
 
+@pytest.mark.parametrize("runs", ["0", "-3"])
+def test_a_number_of_boots_that_shows_nothing_is_refused(runs) -> None:
+    ended = run_icml("kenv", "eval", "phonet-autobind", "--fix", "--runs", runs)
+    assert ended.returncode == 2
+    assert f"--runs must be at least 1, got {runs}" in ended.stderr
+
+
+def test_packages_from_a_folder_that_is_not_there_are_refused() -> None:
+    ended = run_icml("kenv", "fetch", "--debs", "/no/such/folder")
+    assert ended.returncode == 2
+    assert "/no/such/folder is no folder" in ended.stderr
+
+
 @pytest.fixture
 def shelf(tmp_path):
     home = tmp_path / "x-bug"

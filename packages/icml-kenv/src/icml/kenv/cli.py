@@ -12,7 +12,8 @@ from tyro.conf import Positional, arg
 from icml.core.reproduce import ReproduceOptions
 
 if TYPE_CHECKING:
-    from icml.kenv.models import Patch
+    from icml.kenv.models import Bug, BuildResult, Patch
+    from icml.kenv.protocol import Backend
 
 # Spelled out: the backends' module would make each --help load pydantic.
 BackendName = Literal["auto", "module", "uml", "docker", "replay"]
@@ -174,16 +175,8 @@ def build(options: BuildOptions) -> int:
     """Build a kernel or module, unpatched or with a patch; exits with 1 if it does not build."""
     from icml.kenv.backends.choose import backend_named
     from icml.kenv.bugs import load_bug
-    from icml.kenv.policy import Policy
-    from icml.kenv.protocol import Limits
 
-    bug = load_bug(options.id)
-    backend = backend_named(options.backend)
-    prepared = backend.prepare(bug)
-    patch = _patch(options)
-    if patch is not None:
-        Policy(scope=prepared.scope).check(patch)
-    built = backend.build(prepared, patch, limits=Limits())
+    built = _built(options, backend_named(options.backend), load_bug(options.id))
     if built.image is not None:
         print(f"{built.image.folder} ({built.seconds:.1f} s{', kept' if built.cache_hit else ''})")
         return 0
@@ -206,17 +199,12 @@ def run(options: RunOptions) -> int:
     from icml.core.errors import UserError
     from icml.kenv.backends.choose import backend_named
     from icml.kenv.bugs import load_bug
-    from icml.kenv.policy import Policy
     from icml.kenv.protocol import Limits
     from icml.kenv.show import run_lines
 
     bug = load_bug(options.id)
     backend = backend_named(options.backend)
-    prepared = backend.prepare(bug)
-    patch = _patch(options)
-    if patch is not None:
-        Policy(scope=prepared.scope).check(patch)
-    built = backend.build(prepared, patch, limits=Limits())
+    built = _built(options, backend, bug)
     if built.image is None:
         raise UserError(f"it does not build: {built.log_tail[-400:].strip()}")
     found = backend.run(built.image, bug.reproducers[0], limits=Limits())
@@ -237,6 +225,12 @@ class EvalOptions(_Choice):
     json: bool = False
     """Print the verdict as JSON."""
 
+    def __post_init__(self) -> None:
+        """Refuse a number of boots that would show nothing."""
+        super().__post_init__()
+        if self.runs is not None and self.runs < 1:
+            raise ValueError(f"--runs must be at least 1, got {self.runs}")
+
 
 def evaluate(options: EvalOptions) -> int:
     """Say what a patch is worth: build it, boot it, compare it; exits with 1 if not plausible."""
@@ -254,6 +248,17 @@ def evaluate(options: EvalOptions) -> int:
     )
     print(verdict.model_dump_json() if options.json else "\n".join(verdict_lines(verdict)))
     return 0 if verdict.plausible else 1
+
+
+def _built(options: _Choice, backend: Backend, bug: Bug) -> BuildResult:
+    from icml.kenv.policy import Policy
+    from icml.kenv.protocol import Limits
+
+    prepared = backend.prepare(bug)
+    patch = _patch(options)
+    if patch is not None:
+        Policy(scope=prepared.scope).check(patch)
+    return backend.build(prepared, patch, limits=Limits())
 
 
 def _patch(options: _Choice) -> Patch | None:
