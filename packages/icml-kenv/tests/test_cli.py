@@ -86,6 +86,12 @@ def test_a_number_of_boots_that_shows_nothing_is_refused(runs) -> None:
     assert f"--runs must be at least 1, got {runs}" in ended.stderr
 
 
+def test_one_command_fetches_and_the_doctor_only_looks() -> None:
+    ended = run_icml("kenv", "doctor", "--fetch")
+    assert ended.returncode == 2
+    assert "Unrecognized options: --fetch" in ended.stdout + ended.stderr
+
+
 def test_packages_from_a_folder_that_is_not_there_are_refused() -> None:
     ended = run_icml("kenv", "fetch", "--debs", "/no/such/folder")
     assert ended.returncode == 2

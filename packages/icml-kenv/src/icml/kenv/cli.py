@@ -112,19 +112,13 @@ def bugs(options: BugsOptions) -> None:
 
 @dataclass(frozen=True)
 class DoctorOptions:
-    """What to do beside looking."""
-
-    fetch: bool = False
-    """First get the kernel packages that are missing (about 360 MB)."""
+    """Nothing to choose: everything is looked at."""
 
 
 def doctor(options: DoctorOptions) -> int:
     """Show which backends work here, by booting them; exits with 1 if no kernel can run."""
     from icml.kenv.doctor import examine
-    from icml.kenv.sources import fetch as get
 
-    if options.fetch:
-        get()
     runs = False
     for finding in examine():
         runs = runs or (finding.ok and finding.name in ("module", "uml"))
