@@ -7,17 +7,10 @@ import pytest
 from icml.core.errors import UserError
 from icml.core.findings import Findings
 from icml.core.rl.compare import compare
+from icml.wzllm.gains import ARMS, TOP, added_rule, claim_bootstrapping, claim_dapo
 from icml.wzllm.learning import bootstrap_arm, top_arm, warm_start
 from icml.wzllm.reproduce import SIZES
-from icml.wzllm.verdict import (
-    ARMS,
-    TOP,
-    Learning,
-    _beyond_search,
-    _claim_bootstrapping,
-    _claim_dapo,
-    _in_two_waves,
-)
+from icml.wzllm.verdict import Learning, _beyond_search, _in_two_waves
 
 SMALL = Learning(
     largest=8, held_out=12, given=30, width=16, warm_steps=60, rounds=2, steps=10, samples=8,
@@ -124,7 +117,7 @@ def test_a_clear_outcome_is_supported_and_no_difference_is_not(tmp_path):
         ARMS, "verified", rates, **{"wrong pairs": NOTHING, "held-out pairs": NOTHING}
     )
     found = Findings(tmp_path)
-    _claim_bootstrapping(found, first, [0.1, 0.11, 0.12, 0.1, 0.11])
+    claim_bootstrapping(found, first, [0.1, 0.11, 0.12, 0.1, 0.11])
     said = claims(found)
     assert said["verified-over-sft"].holds
     assert said["verified-over-sft"].value == pytest.approx(0.3, abs=0.01)
@@ -139,15 +132,15 @@ def test_a_wrong_pair_and_a_leak_fail_the_run(tmp_path):
     wrong, leak = {**NOTHING, "verified": 1}, {**NOTHING, "sft": 1}
     first = comparison(ARMS, "verified", rates, **{"wrong pairs": wrong, "held-out pairs": leak})
     found = Findings(tmp_path)
-    _claim_bootstrapping(found, first, [0.1, 0.11, 0.12, 0.1, 0.11])
+    claim_bootstrapping(found, first, [0.1, 0.11, 0.12, 0.1, 0.11])
     said = claims(found)
     assert not said["only-proofs"].holds
     assert not said["no-contamination"].holds
     assert said["only-proofs"].kind == said["no-contamination"].kind == "required"
 
 
-@pytest.mark.parametrize(("start", "supported"), [(0.1, True), (0.55, False)])
-def test_an_arm_that_does_best_untrained_is_beaten_only_with_the_start(tmp_path, start, supported):
+@pytest.mark.parametrize(("start", "added"), [(0.1, "beaten"), (0.55, "not shown")])
+def test_a_rule_made_afterwards_is_shown_beside_the_claims_and_decides_none(tmp_path, start, added):
     def evaluate(arm, rate, seed, *, log):
         jitter = hash_of(arm, seed) % 7 / 1000
         value = 0.3 - rate / 100 if arm == "unverified" else 0.5 - abs(rate - 2) / 10
@@ -160,9 +153,20 @@ def test_an_arm_that_does_best_untrained_is_beaten_only_with_the_start(tmp_path,
     )  # fmt: skip
     assert first.differences["unverified", "held-out"].verdict == "edge"
     found = Findings(tmp_path)
-    _claim_bootstrapping(found, first, [start + i / 1000 for i in range(5)])
-    assert claims(found)["verified-over-unverified"].holds == supported
-    assert claims(found)["verified-over-start"].holds == supported
+    starts = [start + i / 1000 for i in range(5)]
+    claim_bootstrapping(found, first, starts)
+    added_rule(found, first, starts)
+    said = claims(found)["verified-over-unverified"]
+    assert not said.holds
+    assert said.value > 0.1
+    assert "undecided: a best rate ends the grid" in said.statement
+    assert claims(found)["verified-over-start"].holds == (start == 0.1)
+    table = found._tables["exploratory: a rule added afterwards"]
+    rows = {row[0]: row[-2:] for row in table.rows}
+    assert rows[ARMS["unverified"]] == ["undecided: edge", added]
+    assert rows[ARMS["sft"]] == ["not shown", "says nothing"]
+    assert "no claim rests on it" in table.caption
+    assert "after a first run had been seen" in table.caption
 
 
 @pytest.mark.parametrize(("dapo", "over", "gained"), [(0.6, True, True), (0.3, False, False)])
@@ -170,7 +174,7 @@ def test_dapo_is_judged_against_its_start_and_against_going_on(tmp_path, dapo, o
     rates = {"verified-longer": 0.5, "dapo": dapo}
     gain = {"verified-longer": 0.1, "dapo": dapo - 0.4}
     found = Findings(tmp_path)
-    _claim_dapo(found, comparison(TOP, "verified-longer", rates, gain=gain))
+    claim_dapo(found, comparison(TOP, "verified-longer", rates, gain=gain))
     assert claims(found)["dapo-over-longer"].holds == over
     assert claims(found)["dapo-gain"].holds == gained
 

@@ -87,7 +87,7 @@ def bootstrap_arm(
     counts: Mapping[str, Sequence[int]] | None = None,
     log: Any,
 ) -> dict[str, float]:
-    """Train the warm model of a seed by one arm of `verdict.ARMS` at one learning rate.
+    """Train the warm model of a seed by one arm of `gains.ARMS` at one learning rate.
 
     Args:
         config: Sizes.
@@ -132,7 +132,7 @@ def bootstrap_arm(
 def top_arm(
     config: Learning, folder: Path, arm: str, rate: float, seed: int, *, start: float, log: Any
 ) -> dict[str, float]:
-    """Go on from the model that expert iteration made at the rate ``start``: `verdict.TOP`.
+    """Go on from the model that expert iteration made at the rate ``start``: `gains.TOP`.
 
     Returns:
         Rates before and after, and what was drawn.

@@ -1,35 +1,19 @@
-"""What the learning part says: its sizes, its claims, its tables and figure, and its limits.
-
-What is claimed, and on which seeds, was written down in NOTES.md before it was run.
-"""
+"""What the learning part says: its sizes, its tables and figure, and its limits."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
+from icml.wzllm.gains import ARMS, RATE, TOP, added_rule, claim_bootstrapping, claim_dapo
+
 if TYPE_CHECKING:
     from icml.core.experiment import Run
     from icml.core.rl.compare import Comparison, Evaluate
-    from icml.core.stats import Interval
 
-__all__ = ["ARMS", "TOP", "Learning", "learn"]
-
-ARMS = {
-    "sft": "SFT only",
-    "unverified": "self-training, unverified",
-    "verified": "expert iteration, verified",
-    "extra-true": "as many other true certificates",
-}
-"""The arms of the first comparison."""
-TOP = {"verified-longer": "expert iteration goes on", "dapo": "DAPO on top"}
-"""The arms of the second: both go on from the model of expert iteration."""
-
-ALPHA = 0.05
-RATE = "held-out"
-"""The metric: the fraction of held-out statements whose greedy answer the judge accepts."""
+__all__ = ["Learning", "learn"]
 
 
 @dataclass(frozen=True)
@@ -99,8 +83,10 @@ def learn(config: Learning, run: Run) -> None:
         baseline="verified-longer", cells=partial(_named_cells, run),
     )  # fmt: skip
     warm = [starts[f"warm/seed={seed}"] for seed in config.report_seeds]
-    _claim_bootstrapping(run, first, [start["rate"] for start in warm])
-    _claim_dapo(run, top)
+    start = [found["rate"] for found in warm]
+    claim_bootstrapping(run, first, start)
+    claim_dapo(run, top)
+    added_rule(run, first, start)
     _tables(run, first, top, warm)
     _work(run, first, top)
     _beyond_search(run, first, top, warm)
@@ -131,107 +117,6 @@ def _named_cells(
     """Run the second comparison's jobs under keys of their own."""
     found = run.cells({f"top/{key}": job for key, job in jobs.items()}, evaluate, desc="on top")
     return {key: found[f"top/{key}"] for key in jobs}
-
-
-def _less(comparison: Comparison, arm: str, other: str) -> Interval:
-    from icml.core.stats import paired_t_interval
-
-    return paired_t_interval(comparison.values(arm, RATE), comparison.values(other, RATE))
-
-
-def _claim_bootstrapping(run: Run, first: Comparison, start: Sequence[float]) -> None:
-    runs = [metrics for runs in first.report.values() for metrics in runs]
-    verified = [m for (arm, _), runs in first.report.items() if arm == "verified" for m in runs]
-    wrong = sum(metrics["wrong pairs"] for metrics in verified)
-    run.claim(
-        "only-proofs",
-        f"Each of the {sum(m['pairs'] for m in verified):.0f} pairs that expert iteration trained "
-        "on is a proof by the judge; shown is how many are not",
-        value=wrong,
-        interval=None,
-        holds=wrong == 0,
-    )
-    leaked = sum(metrics["held-out pairs"] for metrics in runs)
-    run.claim(
-        "no-contamination",
-        "No held-out statement is in any arm's training set; shown is how many are",
-        value=leaked,
-        interval=None,
-        holds=leaked == 0,
-    )
-    _claim_verified(run, first, start)
-    gain = _less(first, "extra-true", "verified")
-    run.claim(
-        "other-data",
-        "As many true certificates of statements drawn at random teach more than the proofs that "
-        "expert iteration found itself: difference in greedy proof rate",
-        value=gain.estimate,
-        interval=(gain.low, gain.high),
-        holds=first.differences["extra-true", RATE].verdict == "higher",
-        kind="reported",
-    )
-
-
-def _claim_verified(run: Run, first: Comparison, start: Sequence[float]) -> None:
-    """State what verified expert iteration gains over the arms without it, and over its start."""
-    from icml.core.stats import paired_t_interval
-
-    over_start = paired_t_interval(first.values("verified", RATE), start)
-    run.claim(
-        "verified-over-start",
-        "Verified expert iteration proves more held-out statements than the model that all arms "
-        "start from: difference in greedy proof rate",
-        value=over_start.estimate,
-        interval=(over_start.low, over_start.high),
-        holds=over_start.low > 0 and not first.best["verified"].edge,
-        kind="reported",
-    )
-    sayings = {
-        "unverified": "Verified expert iteration proves more held-out statements than "
-        "self-training without the verifier",
-        "sft": "Verified expert iteration proves more held-out statements than SFT only, which "
-        "takes the same number of gradient steps",
-    }
-    for arm, statement in sayings.items():
-        gain = _less(first, "verified", arm)
-        difference = first.differences[arm, RATE]
-        # An arm that training harms does best at the smallest rate there is. Below the grid its
-        # limit is the start, so what beats both beats the arm at any rate.
-        lowest = first.best[arm].rate == first.rates[0] and not first.best["verified"].edge
-        beaten = lowest and difference.p_value <= ALPHA and gain.low > 0 and over_start.low > 0
-        run.claim(
-            f"verified-over-{arm}",
-            f"{statement}, each at its own best rate: difference in greedy proof rate",
-            value=gain.estimate,
-            interval=(gain.low, gain.high),
-            holds=difference.verdict == "lower" or beaten,
-            kind="reported",
-        )
-
-
-def _claim_dapo(run: Run, top: Comparison) -> None:
-    from icml.core.stats import t_interval
-
-    alone = t_interval(top.values("dapo", "gain"))
-    run.claim(
-        "dapo-gain",
-        "DAPO proves more held-out statements than the model of expert iteration that it starts "
-        "from: difference in greedy proof rate",
-        value=alone.estimate,
-        interval=(alone.low, alone.high),
-        holds=alone.low > 0 and not top.best["dapo"].edge,
-        kind="reported",
-    )
-    gain = _less(top, "dapo", "verified-longer")
-    run.claim(
-        "dapo-over-longer",
-        "DAPO on top proves more held-out statements than expert iteration that goes on, each at "
-        "its own best rate: difference in greedy proof rate",
-        value=gain.estimate,
-        interval=(gain.low, gain.high),
-        holds=top.differences["dapo", RATE].verdict == "higher",
-        kind="reported",
-    )
 
 
 def _tables(run: Run, first: Comparison, top: Comparison, warm: list[dict[str, float]]) -> None:
@@ -341,9 +226,7 @@ def _limits(run: Run, first: Comparison, top: Comparison, seeds: int) -> None:
     if edges:
         run.note(
             f"The best rate of {', '.join(edges)} ends the grid of rates that was tried, so it may "
-            "not be the best there is: no comparison with it counts as supported. The exception is "
-            "an arm that does best at the smallest rate: its limit is the start, so it is beaten "
-            "where it and the start both are."
+            "not be the best there is: no comparison with it counts as supported."
         )
     run.note(
         "The learning part has one family of identities and a model of some fifty thousand "
