@@ -1,6 +1,7 @@
 """``icml wzllm train`` from end to end: search, expert iteration and the real GRPOTrainer."""
 
 import json
+import shutil
 import signal
 import subprocess
 import sys
@@ -11,6 +12,8 @@ import pytest
 
 from icml.core.cli import main
 from icml.core.journal import lock_folder
+from icml.wzllm.training import launch
+from icml.wzllm.worker import Worker
 
 RECIPE = """
 model: random:llama?layers=1&hidden=32&heads=2&vocab=300&ctx=128
@@ -99,6 +102,9 @@ def test_a_folder_that_another_process_trains_in_is_refused(folder, capsys):
         ("max_steps", "steps", "training: DAPOConfig takes no steps here"),
         ("random:llama", "random:lama", "knows the architecture llama"),
         ("held_out: 4", "held_out: 16", "nothing is left to train on with 16 held out"),
+        ("1e-2", ".inf", "bootstrap.learning_rate: input should be a finite number"),
+        ("given: 8", "given: 8, budget_s: 1e300", "statements.budget_s: input should be less than"),
+        ("largest=4", "largest=4&smallest=2", "write rows?largest=9, a number from 1 to 49"),
         ("num_generations: 4", "num_generations: 3", "must be divisible by num_generations (3)"),
     ],
 )
@@ -115,6 +121,41 @@ def test_without_trl_the_extra_to_install_is_named(folder, capsys, monkeypatch):
     status, _, errors = icml(capsys, *COMMAND)
     assert status == 2
     assert errors == "icml: trl is not installed: pip install 'icml-wzllm[train]'\n"
+
+
+def test_training_that_diverges_is_said_to(folder, capsys):
+    Path("tiny.yaml").write_text(RECIPE.replace("1e-2", "1e30"))
+    status, _, errors = icml(capsys, *COMMAND)
+    assert status == 2
+    assert "training diverged at learning rate 1e+30" in errors.splitlines()[-1]
+
+
+def test_certificates_are_searched_for_once(folder, capsys, monkeypatch):
+    status, before, _ = icml(capsys, *COMMAND, "--bootstrap-only")
+    assert status == 0
+    shutil.rmtree(OUT / "bootstrap" / "model")  # as if it had been killed before its end
+    monkeypatch.setattr(Worker, "certify", None)
+    status, again, _ = icml(capsys, *COMMAND, "--bootstrap-only")
+    assert (status, again) == (0, before)
+
+
+def test_statements_that_changed_since_are_refused(folder, capsys):
+    (OUT / "bootstrap").mkdir(parents=True)
+    (OUT / "bootstrap" / "given.json").write_text('[["n = n", "1 | 1 | 1"]]')
+    status, _, errors = icml(capsys, *COMMAND)
+    assert status == 2
+    assert "rows?largest=4 has changed since" in errors.splitlines()[-1]
+
+
+def test_a_model_that_another_process_finished_meanwhile_is_kept(folder, capsys, monkeypatch):
+    assert icml(capsys, *COMMAND, "--bootstrap-only")[0] == 0
+    model = OUT / "bootstrap" / "model" / "bootstrap.json"
+    written = model.stat().st_mtime_ns
+    real = launch.whole_folder
+    answers = iter([None])  # what is seen before the other process ends
+    monkeypatch.setattr(launch, "whole_folder", lambda path: next(answers, real(path)))
+    assert icml(capsys, *COMMAND, "--bootstrap-only")[0] == 0
+    assert model.stat().st_mtime_ns == written
 
 
 @pytest.mark.slow

@@ -100,8 +100,10 @@ def train(source: str, *, out: Path | None = None, bootstrap_only: bool = False)
             (out / "bootstrap").mkdir(parents=True, exist_ok=True)
             lock = lock_folder(out / "bootstrap")
             try:
+                check_folder(recipe, out)  # again: another run may have had it till now
                 write_atomic(out / "recipe.json", recipe.model_dump_json(indent=2) + "\n")
-                _bootstrap(job, out / "bootstrap", use_cpu=config.use_cpu)
+                if whole_folder(out / "bootstrap" / "model") is None:  # another run had the folder
+                    _bootstrap(job, out / "bootstrap", use_cpu=config.use_cpu)
             except KeyboardInterrupt:
                 print(f"interrupted; this continues:\n  {shlex.join(command)}", file=sys.stderr)
                 return 130
@@ -139,7 +141,6 @@ def _bootstrap(job: _Job, folder: Path, *, use_cpu: bool) -> None:
     from icml.wzllm.training.learner import Learner, seeded
     from icml.wzllm.training.normal import Guard
     from icml.wzllm.training.rounds import expert_iteration
-    from icml.wzllm.training.statements import search
     from icml.wzllm.training.wording import writing
 
     recipe, statements = job.recipe, job.statements
@@ -147,7 +148,7 @@ def _bootstrap(job: _Job, folder: Path, *, use_cpu: bool) -> None:
     loaded = load(recipe.model, device="cpu" if use_cpu else None)
     words = writing(loaded.tokenizer, asked.prompt, part.longest)
     learner = Learner(loaded.model, words, batch=part.batch)
-    given = search(statements.pool, asked.given, job.worker, asked.budget_s)
+    given = _given(job, folder / "given.json")
     say(f"given       {len(given)} certificates of the symbolic search")
     warm = whole_folder(folder / "warm")
     if warm is None:
@@ -175,6 +176,24 @@ def _bootstrap(job: _Job, folder: Path, *, use_cpu: bool) -> None:
         loaded.model.save_pretrained(place)
         loaded.tokenizer.save_pretrained(place)
         (place / "bootstrap.json").write_text(json.dumps(numbers))
+
+
+def _given(job: _Job, file: Path) -> list[tuple[Statement, str]]:
+    """Search for certificates once: what a budget lets through may differ the next time."""
+    from icml.wzllm.training.statements import search
+
+    asked, pool = job.recipe.statements, job.statements.pool
+    if not file.exists():
+        found = search(pool, asked.given, job.worker, asked.budget_s)
+        write_atomic(file, json.dumps([[str(s.identity), text] for s, text in found]) + "\n")
+    known = {str(s.identity): s for s in pool}
+    kept = json.loads(file.read_text(encoding="utf-8"))
+    if not all(statement in known for statement, _ in kept):
+        raise UserError(
+            f"{asked.source} has changed since {file} was written: give another --out, or remove "
+            "the folder"
+        )
+    return [(known[statement], text) for statement, text in kept]
 
 
 def _tell(done: Round) -> None:

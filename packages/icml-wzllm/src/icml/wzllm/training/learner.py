@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from hashlib import sha256
+from math import isfinite
 from pathlib import Path
 from typing import Generic, NamedTuple, Protocol, TypeVar
 
@@ -11,6 +12,7 @@ import torch
 from safetensors.torch import load_model, save_model
 from torch import nn
 
+from icml.core.errors import UserError
 from icml.core.rl.sampling import sample
 from icml.core.rl.sft import supervised
 from icml.wzllm.statement import Identity
@@ -85,12 +87,21 @@ class Learner(Generic[P]):
 
         Returns:
             The mean loss of the last tenth of the steps, in nats a token; NaN without steps.
+
+        Raises:
+            UserError: If training diverged.
         """
         generator = torch.Generator().manual_seed(seed)
         coded = [(self.writing.prompt_ids(p), self.writing.answer_ids(text)) for p, text in pairs]
         picks = torch.randint(len(coded), (steps, self.batch), generator=generator).tolist()
         batches = ([coded[i] for i in pick] for pick in picks)
         losses = supervised(self.model, batches, learning_rate=learning_rate)
+        weights = self.model.parameters()
+        if not all(map(isfinite, losses)) or not all(bool(w.isfinite().all()) for w in weights):
+            raise UserError(
+                f"training diverged at learning rate {learning_rate:g}: its loss or weights are "
+                "not finite; give a smaller rate"
+            )
         last = losses[-max(1, steps // 10) :]
         return sum(last) / len(last) if last else float("nan")
 

@@ -17,7 +17,7 @@ from icml.wzllm.training.rounds import Rounds
 __all__ = ["BootstrapPart", "Recipe", "StatementsPart", "read_recipe"]
 
 Count = Annotated[int, Field(ge=1)]
-Positive = Annotated[float, Field(gt=0)]
+Positive = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 
 class StatementsPart(Part):
@@ -34,8 +34,8 @@ class StatementsPart(Part):
     """Training statements that come with a certificate of the symbolic search, at most."""
     prompt: str = "{statement}\n"
     """The user's message, or what the answer continues where the model has no chat template."""
-    budget_s: Positive = 10.0
-    """Seconds for one search, and for one answer's check."""
+    budget_s: Annotated[float, Field(gt=0, le=86_400)] = 10.0
+    """Seconds for one search, and for one answer's check; a day at most."""
 
     @model_validator(mode="after")
     def _prompt_has_the_statement(self) -> StatementsPart:

@@ -64,11 +64,12 @@ def _read(source: str) -> Iterator[tuple[str, Identity]]:
     name, _, query = source.partition("?")
     if name == "rows":
         try:
-            largest = int(dict(parse_qsl(query))["largest"])
-        except (KeyError, ValueError):
+            ((_, number),) = parse_qsl(query)
+            largest = int(number) if query.startswith("largest=") else 0
+        except ValueError:
             raise UserError(f"{source}: write rows?largest=9, a number from 1 to 49") from None
         if not 1 <= largest <= 49:
-            raise UserError(f"{source}: largest must be from 1 to 49")
+            raise UserError(f"{source}: write rows?largest=9, a number from 1 to 49")
         for a in range(1, largest + 1):
             for b in range(1, largest + 1):
                 yield f"{min(a, b):02}+{max(a, b):02}", Row(a, b).identity  # and its mirror image
