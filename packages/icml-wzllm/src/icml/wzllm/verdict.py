@@ -229,9 +229,9 @@ def _limits(run: Run, first: Comparison, top: Comparison, seeds: int) -> None:
             "not be the best there is: no comparison with it counts as supported."
         )
     run.note(
-        "The plan of the learning part is a second one, on fresh seeds: the widest rate on top, the "
-        "claim over the start model and the exploratory rule came after a first run had been seen "
-        "(NOTES.md)."
+        "The plan of the learning part is a second one, on fresh seeds: the widest rate on top, "
+        "the claim over the start model and the exploratory rule came after a first run had been "
+        "seen (NOTES.md)."
     )
     run.note(
         "The learning part has one family of identities and a model of some fifty thousand "
