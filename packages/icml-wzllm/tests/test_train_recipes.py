@@ -119,7 +119,7 @@ def row_text(a, b):
     ("source", "held_out", "message"),
     [
         ("rows", 1, "write rows.largest=9"),
-        ("rows?largest=50", 1, "write rows?largest=9, a number from 1 to 49"),
+        ("rows?largest=50", 1, "write rows.largest=9, a number from 1 to 49"),
         ("rows?largest=2", 4, "has 4 statements: nothing is left to train on with 4 held out"),
         ("nowhere.jsonl", 1, "nowhere.jsonl can't be read"),
     ],
