@@ -105,6 +105,13 @@ def test_value_that_the_options_refuse_is_one_sentence(tiny) -> None:
     assert done.stderr == "icml: icml tiny count: steps must be >= 0, got -1\n"
 
 
+@pytest.mark.parametrize("second", [["--steps", "4"], ["--steps=4"]])
+def test_an_option_given_twice_is_refused(tiny, second: list[str]) -> None:
+    done = tiny.icml("tiny", "count", "--steps", "3", *second)
+    assert done.returncode == 2
+    assert "icml tiny count: --steps is given twice; give it once" in done.stderr
+
+
 def test_user_error_is_one_sentence(tiny) -> None:
     done = tiny.spawn("tiny", "mend")
     assert (done.returncode, done.stderr) == (2, "icml: the file is upside down: turn it\n")

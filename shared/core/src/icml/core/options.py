@@ -28,11 +28,14 @@ def parse(
         description: What the help says that it does.
 
     Raises:
-        UserError: If the dataclass's ``__post_init__`` refuses the values with a ValueError.
+        UserError: If an option is given twice, or the dataclass's ``__post_init__`` refuses the
+            values with a ValueError.
         SystemExit: After ``--help`` (0) or an option that cannot be parsed (2).
     """
     hints = get_type_hints(command)
     (options_type,) = (hint for name, hint in hints.items() if name != "return")
+    names = [field.name for field in dataclasses.fields(options_type)]
+    _refuse_doubles(args, names, prog=prog)
     parsed = tyro.cli(
         _unchecked(options_type),
         args=args,
@@ -41,13 +44,23 @@ def parse(
         config=_MARKERS,
         registry=_registry(),
     )
-    names = [field.name for field in dataclasses.fields(options_type)]
     try:
         return options_type(**{name: getattr(parsed, name) for name in names})
     except UserError:
         raise
     except ValueError as error:
         raise UserError(f"{prog}: {error}") from error
+
+
+def _refuse_doubles(args: Sequence[str], names: Sequence[str], *, prog: str) -> None:
+    """Refuse an option given twice: the parser would keep the last one without a word."""
+    given = [arg.partition("=")[0].replace("_", "-") for arg in args]
+    for option in (f"--{name.replace('_', '-')}" for name in names):
+        if given.count(option) > 1:
+            raise UserError(
+                f"{prog}: {option} is given twice; give it once (several values follow each other: "
+                f"{option} A B)"
+            )
 
 
 def _unchecked(options_type: type) -> type:
