@@ -115,6 +115,37 @@ def test_a_bandits_update_is_the_closed_form_policy_gradient():
     assert ((moved - expected).abs() < 4 * (variance / n).sqrt()).all()
 
 
+def test_without_advantages_the_penalty_pulls_back_to_the_start_by_its_closed_form():
+    start, beta, drawn = torch.tensor([0.3, 0.0, -0.4, 0.1]), 0.7, []
+    model = Bandit(start.tolist())
+    weights = [start]
+
+    def first_row_only(batch: Batch) -> Tensor:
+        drawn.append(batch.completion_ids[:, 0])
+        weights.append(model.preferences.detach().clone())
+        paid = torch.zeros(len(batch.rewards))
+        paid[0] = 50.0 if len(drawn) == 1 else 0.0
+        return paid
+
+    config = LoopConfig(
+        iterations=2, max_new_tokens=1, prompts_per_iteration=64, group_size=1, learning_rate=1.0,
+        optimizer="sgd", loss="reinforce", grad_clip=1e9, kl_beta=beta,
+    )  # fmt: skip
+    rows = train(
+        model, sample_prompts, lambda _, ids: torch.zeros(len(ids), 1), first_row_only, config,
+        seed=5,
+    ).rows  # fmt: skip
+    # k3 = exp(-d) + d - 1 of d = log p - log q has the gradient (1 - exp(-d)) d log p.
+    moved, actions = weights[2], drawn[1]
+    apart = (moved.log_softmax(0) - start.log_softmax(0))[actions]
+    scores = torch.eye(4)[actions] - moved.softmax(0)
+    gradient = beta * ((1 - torch.exp(-apart))[:, None] * scores).mean(0)
+    assert gradient.abs().max() > 0.01
+    torch.testing.assert_close(model.preferences.detach(), moved - gradient)
+    assert rows[0]["train/kl"] == 0
+    assert rows[1]["train/kl"] == pytest.approx(float((torch.exp(-apart) + apart - 1).mean()))
+
+
 def test_a_trivial_task_is_learnt():
     model = tiny()
     config = LoopConfig(iterations=150, max_new_tokens=3, learning_rate=3e-3, eval_every=50)
@@ -203,6 +234,7 @@ def test_evaluation_does_not_disturb_training():
         {"eps_low": 0.01},
         {"eps_high": 0.01},
         {"epochs_per_iteration": 4},
+        {"kl_beta": 1.0},
         {"grad_clip": 0.01},
         {"temperature": 0.5},
         {"eos_id": 3},
@@ -236,6 +268,9 @@ def die() -> None:
 LONG = replace(SMALL, iterations=11, checkpoint_every=3, eval_every=4)
 
 
+PENALISED = replace(LONG, kl_beta=0.5)
+
+
 def run(folder, rewarded=reward, config=LONG, seed=0):
     model, told = tiny(), []
     train(
@@ -252,12 +287,15 @@ def run(folder, rewarded=reward, config=LONG, seed=0):
     return model, told
 
 
-@pytest.mark.parametrize("calls", [0, 2, 3, 7, 10])
-def test_a_killed_run_continues_bit_for_bit(tmp_path, calls):
-    whole, whole_log = run(None)
+@pytest.mark.parametrize(
+    ("calls", "config"),
+    [*((calls, LONG) for calls in (0, 2, 3, 7, 10)), (7, PENALISED)],
+)
+def test_a_killed_run_continues_bit_for_bit(tmp_path, calls, config):
+    whole, whole_log = run(None, config=config)
     with pytest.raises(Killed):
-        run(tmp_path / "state", dying_after(calls, die))
-    continued, log = run(tmp_path / "state")
+        run(tmp_path / "state", dying_after(calls, die), config)
+    continued, log = run(tmp_path / "state", config=config)
     assert same_weights(continued, whole)
     assert log == whole_log
 
@@ -367,6 +405,8 @@ def test_a_gradient_that_is_not_finite_stops_the_run():
         ("group_size", 0, "group_size must be at least 1, got 0"),
         ("learning_rate", 0.0, "learning_rate must be above 0, got 0.0"),
         ("grad_clip", math.nan, "grad_clip must be above 0, got nan"),
+        ("kl_beta", -0.1, "kl_beta must be at least 0 and finite, got -0.1"),
+        ("kl_beta", math.nan, "kl_beta must be at least 0 and finite, got nan"),
         ("optimizer", "adam", "must be 'adamw' or 'sgd', got 'adam'"),
     ],
 )

@@ -168,6 +168,7 @@ def test_steps_are_those_of_a_walk_played_alone():
             observation, reward, done, _ = env.step(step.action)
             assert step.reward == reward
             heights.append(observation.text)
+        assert [seen.text for seen in t.observations] == heights
         assert t.total_reward == sum(step.reward for step in t.steps)
         assert t.done == done
         assert t.success == (heights[-1] == "3")

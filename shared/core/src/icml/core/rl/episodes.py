@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from icml.core.envs.protocol import Observation
 from icml.core.rl.batch import Rows
 from icml.core.rl.masked import masked_mean
 from icml.core.rl.sampling import pad_right
@@ -74,6 +75,8 @@ class Trajectory:
     """Whether the environment called it a success."""
     error: str | None = None
     """What the environment raised: in a step, which ended the episode, or when it was closed."""
+    observations: tuple[Observation, ...] = ()
+    """What the environment said: before each step, and after the last where it answered."""
 
 
 @dataclass(frozen=True, eq=False)

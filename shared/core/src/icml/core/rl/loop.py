@@ -13,6 +13,7 @@ and a run that was interrupted continues bit for bit (on a CPU).
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
@@ -25,8 +26,8 @@ from torch import Tensor, nn
 from icml.core.errors import UserError
 from icml.core.rl.batch import AdvantageFn, Batch, Reward, Rows, SamplePrompts, draw
 from icml.core.rl.checkpoint import Checkpoint, held_interrupts
-from icml.core.rl.functional import policy_loss
-from icml.core.rl.losses import Kind
+from icml.core.rl.functional import aggregate_loss, kl_estimate, policy_loss
+from icml.core.rl.losses import DEFAULT_AGGREGATE, Kind
 from icml.core.rl.sampling import score
 
 __all__ = ["Batch", "LoopConfig", "TrainResult", "iterate", "train"]
@@ -56,6 +57,9 @@ class LoopConfig:
     """Clipping range below a probability ratio of 1; None: the kind's default, 0.2."""
     eps_high: float | None = None
     """Clipping range above 1; None: the kind's default, ``eps_low`` or cispo's cap of 5."""
+    kl_beta: float = 0.0
+    """Weight of the divergence from the model that training starts from: its k3 estimate, averaged
+    as the loss is."""
     epochs_per_iteration: int = 1
     """Gradient steps on each batch."""
     grad_clip: float = 1.0
@@ -86,6 +90,8 @@ class LoopConfig:
         for name in ("learning_rate", "grad_clip", "temperature"):
             if not getattr(self, name) > 0:
                 raise ValueError(f"{name} must be above 0, got {getattr(self, name)}")
+        if not 0 <= self.kl_beta < math.inf:
+            raise ValueError(f"kl_beta must be at least 0 and finite, got {self.kl_beta}")
         if self.optimizer not in ("adamw", "sgd"):
             raise ValueError(f"optimizer must be 'adamw' or 'sgd', got {self.optimizer!r}")
 
@@ -194,6 +200,7 @@ def iterate(
         model.parameters(), lr=config.learning_rate, weight_decay=0.0
     )
     generator = torch.Generator().manual_seed(seed)
+    reference = copy.deepcopy(model).requires_grad_(False) if config.kl_beta else None
     store = (
         None
         if checkpoint is None
@@ -211,7 +218,8 @@ def iterate(
         for step in range(start, config.iterations):
             evaluated = evaluate(model) if evaluate and step % config.eval_every == 0 else {}
             batch = draw_batch(generator)
-            trained = _update(model, optimizer, batch, _advantages(advantage_fn, batch), config)
+            advantages = _advantages(advantage_fn, batch)
+            trained = _update(model, optimizer, batch, advantages, config, reference=reference)
             rows.append({"step": step, **evaluated, **trained})
             emit(rows[-1])
             due = (step + 1) % config.checkpoint_every == 0 or step + 1 == config.iterations
@@ -253,16 +261,14 @@ def _update(
     batch: Rows,
     advantages: Tensor,
     config: LoopConfig,
+    *,
+    reference: nn.Module | None,
 ) -> dict[str, float]:
     """Take the iteration's gradient steps and return its metrics, those of the last step."""
+    rows = batch.prompt_ids, batch.prompt_lengths, batch.completion_ids
+    penalised = {}
     for _ in range(config.epochs_per_iteration):
-        logp = score(
-            model,
-            batch.prompt_ids,
-            batch.prompt_lengths,
-            batch.completion_ids,
-            temperature=config.temperature,
-        )
+        logp = score(model, *rows, temperature=config.temperature)
         result = policy_loss(
             logp,
             batch.old_logp,
@@ -272,8 +278,17 @@ def _update(
             eps_low=config.eps_low,
             eps_high=config.eps_high,
         )
+        loss = result.loss
+        if reference is not None:
+            with torch.no_grad():
+                start = score(reference, *rows, temperature=config.temperature)
+            both = (numbers.where(batch.mask, 0.0) for numbers in (logp, start))
+            apart = kl_estimate(*both, "k3")
+            kl = aggregate_loss(apart, batch.mask, DEFAULT_AGGREGATE[config.loss])
+            loss = loss + config.kl_beta * kl
+            penalised = {"train/kl": kl.item()}
         optimizer.zero_grad()
-        result.loss.backward()
+        loss.backward()
         norm = nn.utils.clip_grad_norm_(model.parameters(), config.grad_clip).item()
         if not math.isfinite(norm):
             raise UserError(
@@ -282,8 +297,9 @@ def _update(
             )
         optimizer.step()
     return batch.metrics() | {
-        "train/loss": result.loss.item(),
+        "train/loss": loss.item(),
         "train/grad_norm": norm,
         "train/clip_fraction": float(result.clip_low + result.clip_high),
         "train/approx_kl": float(result.approx_kl),
+        **penalised,
     }

@@ -246,6 +246,7 @@ class _Episode:
             truncated=self.live or bool(last.get("truncated")),
             success=bool(last.get("success")),
             error=None if self.error is None else repr(self.error),
+            observations=tuple(self.history.observations),
         )
 
 
