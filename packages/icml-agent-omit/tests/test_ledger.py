@@ -37,10 +37,12 @@ def test_what_leaves_after_the_last_turn_changes_the_final_context_alone():
     assert found.final == full.final - 29
 
 
-def test_hidden_thoughts_are_written_once_and_never_read():
-    found = ledger_of(8, HISTORY, past_thoughts=False)
+def test_private_thoughts_are_written_once_and_never_read():
+    found = ledger_of(8, [TurnSizes(size, 0, 2, 1, private=5) for size in (10, 20, 30)])
     assert [turn.prompt for turn in found.turns] == [18, 40, 72]
     assert found.output == 21
+    empty = ledger_of(8, [TurnSizes(10, 0, 2, private=5)], Omissions(thoughts=frozenset({1})))
+    assert empty.output == 2
 
 
 def test_the_split_names_every_token():

@@ -27,6 +27,9 @@ class TurnSizes(NamedTuple):
     """The rest of the output, commands included."""
     placeholder: int = 0
     """The message that stays where the observation was left out."""
+    private: int = 0
+    """More of the thought, which no later prompt shows: chat templates strip thoughts, and
+    providers keep reasoning to themselves. An empty thought saves it too."""
 
 
 @dataclass(frozen=True)
@@ -106,21 +109,13 @@ class Ledger:
         }
 
 
-def ledger_of(
-    task: int,
-    turns: Sequence[TurnSizes],
-    omissions: Omissions = NOTHING,
-    *,
-    past_thoughts: bool = True,
-) -> Ledger:
+def ledger_of(task: int, turns: Sequence[TurnSizes], omissions: Omissions = NOTHING) -> Ledger:
     """Count what an episode costs when parts of it are left out.
 
     Args:
         task: Tokens of what stands before the first observation.
         turns: The episode's turns.
         omissions: What is left out.
-        past_thoughts: Whether later prompts show the thoughts of earlier turns; chat templates that
-            strip them don't, and reasoning that a provider keeps to itself isn't shown either.
 
     Raises:
         ValueError: If a number of tokens is negative, or something is left out that isn't there
@@ -141,9 +136,10 @@ def ledger_of(
     observations = thoughts = actions = 0
     for number, size in enumerate(turns, 1):
         observations += size.observation - _saved(turns, leaving[number])
-        thought = 0 if number in omissions.thoughts else size.thought
-        rows.append(TurnTokens(task, observations, thoughts, actions, thought, size.action))
-        thoughts += thought if past_thoughts else 0
+        shown, private = (0, 0) if number in omissions.thoughts else (size.thought, size.private)
+        written = shown + private
+        rows.append(TurnTokens(task, observations, thoughts, actions, written, size.action))
+        thoughts += shown
         actions += size.action
     observations -= _saved(turns, leaving[len(turns) + 1])
     return Ledger(tuple(rows), task + observations + thoughts + actions)

@@ -1,0 +1,62 @@
+"""Tokenizers by name, without the model that they belong to where that can be spared."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from icml.core.errors import UserError
+
+__all__ = ["load_encoder", "load_tokenizer"]
+
+
+def load_tokenizer(source: str) -> Any:
+    """Return a tokenizer of transformers.
+
+    Args:
+        source: A ``tokenizer.json``, a folder, a hub id, or a source of `icml.core.models.load`.
+
+    Raises:
+        UserError: If there is none.
+    """
+    path = Path(source)
+    if path.suffix == ".json":
+        return _from_file(path)
+    if ":" in source or path.suffix == ".gguf":
+        from icml.core.models.load import load
+
+        return load(source, device="cpu").tokenizer
+    from transformers import AutoTokenizer
+
+    try:
+        return AutoTokenizer.from_pretrained(source)
+    # What a folder without a tokenizer, a hub that isn't reached and a broken file raise.
+    except (OSError, ValueError, KeyError) as error:
+        raise UserError(f"no tokenizer in {source}: {_first_line(error)}") from error
+
+
+def _from_file(path: Path) -> Any:
+    from transformers import PreTrainedTokenizerFast
+
+    if not path.is_file():
+        raise UserError(f"there is no tokenizer file {path}")
+    try:
+        return PreTrainedTokenizerFast(tokenizer_file=str(path))
+    except Exception as error:  # tokenizers raises its own bare Exception for a broken file
+        raise UserError(f"{path} is no tokenizer.json: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return next(iter(str(error).splitlines()), type(error).__name__)
+
+
+def load_encoder(source: str) -> Callable[[str], list[int]]:
+    """Return text to token ids, without special tokens; text that is no Unicode is mended first."""
+    tokenizer = load_tokenizer(source)
+
+    def encode(text: str) -> list[int]:
+        clean = text.encode("utf-8", "replace").decode("utf-8")
+        return tokenizer(clean, add_special_tokens=False)["input_ids"]
+
+    return encode
