@@ -4,7 +4,7 @@ import pytest
 
 from icml.wzllm.expressions import to_text
 from icml.wzllm.lean import check_faithful
-from icml.wzllm.lean.readback import Unfaithful, read_statement
+from icml.wzllm.lean.readback import Unfaithful, how_restated, read_statement
 from icml.wzllm.statement import Identity
 
 SQUARES = Identity.parse("sum(k,0,n,binomial(n,k)^2) = binomial(2*n,n)")
@@ -99,6 +99,23 @@ def test_other_statements_are_refused(old, new):
     assert old in SAYS
     with pytest.raises(Unfaithful):
         check_faithful(SAYS.replace(old, new), SQUARES)
+
+
+HALF = Identity.parse("sum(k,0,n,binomial(2*n,2*k)) = (4^n+0^n)/2")
+SAYS_HALF = (
+    "(n : Nat) → Eq (sumTo Z (fun k => (wMul (Z.nm 2) (ch Z (dbl n) (dbl k)))) n)"
+    " (wAdd (pw Z (Z.nm 4) n) (pw Z (Z.nm 0) n))"
+)
+
+
+def test_power_of_zero_is_compared_as_what_it_is():
+    assert how_restated(SAYS_HALF, HALF) == ("both sides multiplied by 2",)
+    for other in (
+        "(pw Z (Z.nm 0) (Nat.succ n))", "(Z.nm 0)", "(wMul (Z.nm 3) (pw Z (Z.nm 0) n))",
+        "(wMul (pw Z (Z.nm 0) n) (pw Z (Z.nm 0) n))",  # the same number, but not the same words
+    ):  # fmt: skip
+        with pytest.raises(Unfaithful):
+            how_restated(SAYS_HALF.replace("(pw Z (Z.nm 0) n)", other), HALF)
 
 
 def test_true_but_other_statement_is_refused():

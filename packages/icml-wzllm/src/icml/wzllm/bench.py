@@ -15,7 +15,14 @@ from icml.wzllm.proofs import Proof, Status, Tier, prove
 from icml.wzllm.statement import BadStatement
 from icml.wzllm.worker import Worker
 
-__all__ = ["contradicts", "proof_to_json", "read_items", "run_bench"]
+__all__ = [
+    "contradicts",
+    "item_record",
+    "proof_to_json",
+    "read_items",
+    "refuse_doubles",
+    "run_bench",
+]
 
 ANSWERED = (Status.PROVED, Status.CERTIFIED, Status.FALSE_STATEMENT)
 
@@ -68,24 +75,37 @@ def run_bench(
     Raises:
         UserError: If two items have one id, or the file can't be written or is something else.
     """
-    ids = [item.id if isinstance(item, Item) else item[0] for item in items]
-    twice = [name for name, count in Counter(ids).items() if count > 1]
-    if twice:
-        raise UserError(f"two identities have the id {twice[0]!r}")
+    if out.is_dir():
+        raise UserError(f"{out} is a folder; this tier writes a file: give another --out")
+    ids = refuse_doubles(items)
     journal = Journal(out, needs=("id", "status", "tier"))
     found = {record["id"]: record for record in journal.read() if record["tier"] == tier}
     with Worker() as worker:
         for name, item in zip(ids, items, strict=True):
             if name not in found:
-                found[name] = _record(item, tier, budget_s, worker)
+                found[name] = item_record(item, tier, budget_s, worker)
                 journal.append(found[name])
                 tell(found[name])
     return [found[name] for name in ids]
 
 
-def _record(
+def refuse_doubles(items: Sequence[Item | tuple[str, str]]) -> list[str]:
+    """Return the items' ids.
+
+    Raises:
+        UserError: If two have the same.
+    """
+    ids = [item.id if isinstance(item, Item) else item[0] for item in items]
+    twice = [name for name, count in Counter(ids).items() if count > 1]
+    if twice:
+        raise UserError(f"two identities have the id {twice[0]!r}")
+    return ids
+
+
+def item_record(
     item: Item | tuple[str, str], tier: Tier, budget_s: float, worker: Worker
 ) -> dict[str, Any]:
+    """Prove one item and return the verdict as JSON values; a bad statement has one too."""
     if isinstance(item, tuple):
         status = {"status": str(Status.BAD_STATEMENT), "detail": item[1]}
         return {"id": item[0], "tier": tier, "holds": None, **status}

@@ -85,7 +85,8 @@ class CheckOptions:
     """Which certificate to check."""
 
     certificate: Annotated[Positional[Path], arg(metavar="FILE", help_behavior_hint="(required)")]
-    """A certificate as `icml wzllm prove --save` writes it."""
+    """A certificate as `icml wzllm prove --save` writes it, or a Lean proof (.lean) as `icml wzllm
+    bench --tier kernel` does."""
     statement: str | None = None
     """The statement that it should prove; its own if not given."""
     budget: float = 30.0
@@ -99,14 +100,16 @@ class CheckOptions:
 
 
 def check(options: CheckOptions) -> int:
-    """Check a certificate against its statement, believing nothing in it.
+    """Check a certificate or a Lean proof against its statement, believing nothing in it.
 
-    Exits with 0 if it is accepted, 1 if not, 2 if it isn't a certificate, 4 if the budget ran out.
+    Exits with 0 if it is accepted, 1 if not, 2 if it is neither, 4 if the budget ran out.
     """
     from icml.wzllm.certificate import read_certificate
     from icml.wzllm.statement import Identity
     from icml.wzllm.worker import Stopped, Worker
 
+    if options.certificate.suffix == ".lean":
+        return _check_proof(options)
     certificate = read_certificate(options.certificate)
     if options.statement is not None:
         wanted = Identity.parse(options.statement)
@@ -127,6 +130,28 @@ def check(options: CheckOptions) -> int:
     else:
         print(f"rejected: {report.reason}")
     return 0 if report.accepted else 1
+
+
+def _check_proof(options: CheckOptions) -> int:
+    from dataclasses import asdict
+
+    from icml.wzllm.kernel import WheelKernel
+    from icml.wzllm.proof_file import read_proof
+    from icml.wzllm.recheck import recheck_in_new_process
+    from icml.wzllm.statement import Identity
+
+    said = read_proof(options.certificate).identity
+    wanted = said if options.statement is None else Identity.parse(options.statement)
+    WheelKernel().prepare()
+    found = recheck_in_new_process(options.certificate, wanted, budget_s=options.budget)
+    if options.json:
+        print(json.dumps(asdict(found), indent=1))
+    elif found.accepted:
+        print(f"accepted: {wanted}")
+        print(f"stated in Lean {'; '.join(found.rewritings) or 'word by word'}, axioms: none")
+    else:
+        print(f"rejected: {found.why}")
+    return 0 if found.accepted else 1
 
 
 @dataclass(frozen=True)
@@ -164,12 +189,16 @@ class BenchOptions:
         arg(metavar="FILE", help_behavior_hint="(default: the 78 shipped identities)"),
     ] = None
     """JSON Lines: {"statement": "a = b"}; also lhs, rhs, vars, and id, name, holds if known."""
-    out: Path = Path("runs/wzllm/bench.jsonl")
-    """A line for each finished statement; the same command again goes on from there."""
+    out: Annotated[
+        Path | None,
+        arg(help_behavior_hint="(default: runs/wzllm/bench.jsonl; runs/wzllm/bench-kernel)"),
+    ] = None
+    """A line for each finished statement; a folder for the kernel tier, with a file for each proof.
+    The same command again goes on from there."""
     tier: Literal["finite", "certificate", "kernel"] = "certificate"
-    """How far to go with each."""
-    budget: float = 30.0
-    """Seconds for each statement's search."""
+    """How far to go with each; the kernel tier checks each accepted file again, from disk."""
+    budget: float = 60.0
+    """Seconds for each statement's search, and for each check by the kernel."""
 
     def __post_init__(self) -> None:
         """Refuse a budget that makes no sense."""
@@ -177,23 +206,43 @@ class BenchOptions:
 
 
 def bench(options: BenchOptions) -> int:
-    """Prove a list of identities; exits with 1 if a status contradicts what is known."""
+    """Prove a list of identities.
+
+    Exits with 1 if a status contradicts what is known, or a proof's file is refused.
+    """
+    from icml.wzllm.bench import contradicts, read_items
+
+    items = list(read_items(options.file))
+    if options.tier == "kernel":
+        from icml.wzllm.kernel_bench import is_certified, outcome, run_kernel_bench, table
+
+        out = options.out or Path("runs/wzllm/bench-kernel")
+        records = run_kernel_bench(items, out, budget_s=options.budget)
+        print(table(records))
+        refused = [r["id"] for r in records if is_certified(r) and outcome(r)[0] == "refused"]
+    else:
+        records = _symbolic_bench(items, options)
+        refused = []
+    wrong = [record["id"] for record in records if contradicts(record)]
+    if wrong:
+        print(f"these contradict what is known: {', '.join(wrong)}")
+    return 1 if wrong or refused else 0
+
+
+def _symbolic_bench(items: list[Any], options: BenchOptions) -> list[dict[str, Any]]:
     from collections import Counter
 
-    from icml.wzllm.bench import contradicts, read_items, run_bench
+    from icml.wzllm.bench import run_bench
 
     def tell(record: dict[str, Any]) -> None:
         print(f"{record['id']:<12} {record['status']:<20} {record['detail'][:60]}", flush=True)
 
-    items = list(read_items(options.file))
-    options.out.parent.mkdir(parents=True, exist_ok=True)
-    records = run_bench(items, options.out, tier=options.tier, budget_s=options.budget, tell=tell)
+    out = options.out or Path("runs/wzllm/bench.jsonl")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    records = run_bench(items, out, tier=options.tier, budget_s=options.budget, tell=tell)
     counts = Counter(record["status"] for record in records)
     print("  ".join(f"{status}: {count}" for status, count in counts.most_common()))
-    wrong = [record["id"] for record in records if contradicts(record)]
-    if wrong:
-        print(f"these contradict what is known: {', '.join(wrong)}")
-    return 1 if wrong else 0
+    return records
 
 
 @dataclass(frozen=True)

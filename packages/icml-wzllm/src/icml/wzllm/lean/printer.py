@@ -23,7 +23,7 @@ from icml.wzllm.expressions import Integer, Name, has_sum, to_text
 from icml.wzllm.lean.cancel import Cancel, cancellation
 from icml.wzllm.lean.equation import Relation, Unproved, prove_equation
 from icml.wzllm.lean.factors import ZERO, Factor, Point, RowBinomial, nat_succ, nm
-from icml.wzllm.lean.readback import Unfaithful, check_faithful
+from icml.wzllm.lean.readback import Unfaithful, how_restated
 from icml.wzllm.lean.summand import (
     Unprintable,
     Variables,
@@ -95,9 +95,6 @@ class _Printer:
         self.identity = identity
         shape = reshape(identity)
         self.claim = claim = read_claim(certificate, shape)
-        self.rewritings: list[str] = []
-        if (shape.sum, shape.other) != (identity.left, identity.right):
-            self.rewritings.append("terms moved so that the sum stands alone on the left")
         if has_sum(shape.other):
             raise Unprintable("a statement with sums on both sides")
         if claim.order != 1:
@@ -118,8 +115,6 @@ class _Printer:
     def _clear_denominators(self) -> None:
         one, other = self.summand, self.closed
         scale = abs(one.den * other.den // gcd(one.den, other.den))
-        if scale != 1:
-            self.rewritings.append(f"both sides multiplied by {scale}")
         for side in (one, other):
             side.num, side.den = side.num * (scale // side.den), 1
 
@@ -257,10 +252,10 @@ class _Printer:
         )
         statement = " → ".join([*binders, f"({n.lean} : Nat)", conclusion])
         try:
-            check_faithful(statement, self.identity)
+            rewritings = how_restated(statement, self.identity)
         except Unfaithful as error:
             raise Unprintable(f"the statement itself: {error}") from None
-        return LeanProof(text, theorem, statement, tuple(self.rewritings))
+        return LeanProof(text, theorem, statement, rewritings)
 
 
 def split_signs(ring: Ring, poly: Poly) -> tuple[Poly, Poly]:

@@ -12,13 +12,26 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from icml.wzllm.expressions import Add, Call, Expr, Integer, Multiply, Name, Negate, Power, Sum
+from icml.wzllm.expressions import (
+    Add,
+    Call,
+    Divide,
+    Expr,
+    Integer,
+    Multiply,
+    Name,
+    Negate,
+    Power,
+    Sum,
+    free_names,
+    to_text,
+)
 from icml.wzllm.reading import NotHypergeometric, OutOfReach, to_terms
-from icml.wzllm.ring import Ring, ring
+from icml.wzllm.ring import ring
 from icml.wzllm.shape import reshape
 from icml.wzllm.statement import Identity
 from icml.wzllm.terms import vanishes
-from icml.wzllm.values import Undefined, evaluate
+from icml.wzllm.values import TooLarge, Undefined, evaluate
 
 POINTS = 50
 """Points at which both are evaluated, at most; ours."""
@@ -182,7 +195,7 @@ def check_faithful(text: str, identity: Identity) -> int:
             variables.append(shape.other.variable)
         else:
             pairs.append((said.right, Multiply((Integer(scale), shape.other))))
-        names = ring((*dict.fromkeys(variables), *identity.vars))
+        names = (*dict.fromkeys(variables), *identity.vars)
         for ours, theirs in pairs:
             _same_terms(names, ours, theirs)
     except (NotHypergeometric, OutOfReach) as error:
@@ -190,10 +203,49 @@ def check_faithful(text: str, identity: Identity) -> int:
     return scale
 
 
-def _same_terms(names: Ring, ours: Expr, theirs: Expr) -> None:
-    terms = [term for side in (ours, Negate(theirs)) for term in to_terms(names, side, frozenset())]
-    if not vanishes(names, terms):
+def how_restated(text: str, identity: Identity) -> tuple[str, ...]:
+    """Say how a Lean statement differs from the identity that it states; none if verbatim.
+
+    Raises:
+        Unfaithful: If it states something else.
+
+    Example:
+        >>> row = Identity.parse("2^n = sum(k,0,n,binomial(n,k))")
+        >>> how_restated("(n : Nat) → Eq (sumTo Z (fun k => (ch Z n k)) n) (pw Z (Z.nm 2) n)", row)
+        ('terms moved so that the sum stands alone on the left',)
+    """
+    scale = check_faithful(text, identity)
+    shape = reshape(identity)
+    found: list[str] = []
+    if (shape.sum, shape.other) != (identity.left, identity.right):
+        found.append("terms moved so that the sum stands alone on the left")
+    if scale != 1:
+        found.append(f"both sides multiplied by {scale}")
+    return tuple(found)
+
+
+def _same_terms(names: Sequence[str], ours: Expr, theirs: Expr) -> None:
+    # 0^e is no term: it counts as a variable of its own, so that the sides agree whatever it is.
+    exponents: dict[str, None] = {}
+    difference = Add(tuple(_named(side, exponents) for side in (ours, Negate(theirs))))
+    within = ring((*names, *exponents))
+    if not vanishes(within, to_terms(within, difference, frozenset())):
         raise Unfaithful("the Lean statement isn't the identity")
+
+
+def _named(expr: Expr, found: dict[str, None]) -> Expr:
+    """Put a name for every ``0^e`` with a variable in e; the names are added to what was found."""
+    match expr:
+        case Power(Integer(0), exponent) if free_names(exponent):
+            found[to_text(expr)] = None
+            return Name(to_text(expr))
+        case Add(parts) | Multiply(parts):
+            return type(expr)(tuple(_named(part, found) for part in parts))
+        case Negate(operand):
+            return Negate(_named(operand, found))
+        case Divide(numerator, denominator):
+            return Divide(_named(numerator, found), _named(denominator, found))
+    return expr
 
 
 def _scale(said: Statement, identity: Identity) -> int:
@@ -205,6 +257,8 @@ def _scale(said: Statement, identity: Identity) -> int:
             theirs = [evaluate(side, point) for side in (identity.left, identity.right)]
         except Undefined:
             continue
+        except TooLarge as error:
+            raise Unfaithful(f"its values at {point} are too large: {error}") from None
         if ours[0] - ours[1] != 0 or theirs[0] - theirs[1] != 0:
             raise Unfaithful(f"a side is another at {point}")
         if theirs[0] and scale is None:

@@ -18,7 +18,7 @@ from icml.wzllm.lean.linear import Value, prove_linear
 from icml.wzllm.lean.naturals import Form
 from icml.wzllm.lean.printer import LeanProof
 from icml.wzllm.lean.ratios import number, successor
-from icml.wzllm.lean.readback import Unfaithful, check_faithful
+from icml.wzllm.lean.readback import Unfaithful, how_restated
 from icml.wzllm.lean.summand import Unprintable, Variables, whole_parameters
 from icml.wzllm.lean.terms import Atom, Num, Plus, Term, Times, lean, total
 from icml.wzllm.lean.wide_names import Names
@@ -67,9 +67,6 @@ class _Wide:
         for name in claim.ring.names:
             if not _SAFE.fullmatch(name):
                 raise Unprintable(f"a statement with the variable {name}; only single letters")
-        self.rewritings: list[str] = []
-        if (shape.sum, shape.other) != (identity.left, identity.right):
-            self.rewritings.append("terms moved so that the sum stands alone on the left")
         other = shape.other
         bodies = (shape.sum.body, other.body if isinstance(other, Sum) else other)
         whole = whole_parameters(claim.ring, claim.k, claim.n, bodies)
@@ -84,8 +81,7 @@ class _Wide:
         parts = [] if isinstance(other, Sum) else Reader(variables).parts(other)
         self.closed = [(f"T{i}", part) for i, part in enumerate(parts)]
         sides = [[self.left.part], [self.right.part] if self.right else parts]
-        if (scale := clear(sides)) != 1:
-            self.rewritings.append(f"both sides multiplied by {scale}")
+        clear(sides)
 
     # --- text -------------------------------------------------------------------------------
 
@@ -127,11 +123,11 @@ class _Wide:
         lines.append(f"theorem {self.theorem}{binders} ({n} : Nat) : {conclusion} :=\n  {call}")
         statement = " → ".join([*self.binders, f"({n} : Nat)", conclusion])
         try:
-            check_faithful(statement, self.identity)
+            rewritings = how_restated(statement, self.identity)
         except Unfaithful as error:
             raise Unprintable(f"the statement itself: {error}") from None
         text = "\n\n".join(lines) + "\n"
-        return LeanProof(text, self.theorem, statement, tuple(self.rewritings))
+        return LeanProof(text, self.theorem, statement, rewritings)
 
     def _goal(self, n: Form) -> str:
         return f"Eq {self.left.sum_at(n).lean} {self.names.call('T', n)}"

@@ -179,10 +179,9 @@ class Reader:
         raise Unprintable(f"a statement with the power {to_text(expr)[:60]}")
 
 
-def clear(sides: Sequence[Sequence[Part]]) -> int:
-    """Multiply all parts by one positive number so that no denominator is left; return it."""
+def clear(sides: Sequence[Sequence[Part]]) -> None:
+    """Multiply all parts by one positive number so that no denominator is left."""
     scale = lcm(*(abs(part.den) for side in sides for part in side))
     for side in sides:
         for part in side:
             part.num, part.den = part.num * (scale // part.den), 1
-    return scale
