@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -98,28 +98,18 @@ class Session:
         self.submitted: Patch | None = None
         self._original = source_texts(worktree)
         self._evaluate = evaluate
-        self._level = _LEVELS.index(feedback)
+        self._level: FeedbackLevel = feedback
         self._max_runs = max_runs
         self._verdicts: dict[str, Verdict] = {}
 
     @property
     def runs_left(self) -> int:
         """Diffs that `run_kernel` still evaluates."""
-        return self._max_runs - len(self._verdicts) if self._level else 0
+        return self._max_runs - len(self._verdicts) if self._level != "none" else 0
 
     def diff(self) -> str:
         """Return what was edited in the worktree: sources alone, no build products."""
-        now = source_texts(self.worktree)
-        parts = []
-        for path in sorted(self._original.keys() | now.keys()):
-            old, new = self._original.get(path), now.get(path)
-            text = diff_text(path, old or "", new or "")
-            if old is None:
-                text = text.replace(f"--- a/{path}\n", "--- /dev/null\n", 1)
-            elif new is None:
-                text = text.replace(f"+++ b/{path}\n", "+++ /dev/null\n", 1)
-            parts.append(text)
-        return "".join(parts)
+        return diff_texts(self._original, source_texts(self.worktree))
 
     def run_kernel(self, diff: str | None = None) -> Feedback:
         """Build and run a diff, by default what was edited; the same diff twice costs one run.
@@ -128,14 +118,15 @@ class Session:
             FeedbackDisabled: If the session gives none.
             RunsExhausted: If the budget is used up.
         """
-        if not self._level:
+        if self._level == "none":
             raise FeedbackDisabled("this session gives no feedback: submit a diff")
         patch = Patch(diff=self.diff() if diff is None else diff)
         if patch.sha256 not in self._verdicts:
             if self.runs_left <= 0:
                 raise RunsExhausted(f"all {self._max_runs} runs are used: submit a diff")
             self._verdicts[patch.sha256] = self._evaluate(patch)
-        return self._told(self._verdicts[patch.sha256])
+        verdict = self._verdicts[patch.sha256]
+        return feedback_on(verdict, self._level, runs_left=self.runs_left)
 
     def submit(self, diff: str | None = None) -> Patch:
         """Hand in a diff, by default what was edited; the first one counts.
@@ -148,25 +139,44 @@ class Session:
         self.submitted = Patch(diff=self.diff() if diff is None else diff)
         return self.submitted
 
-    def _told(self, verdict: Verdict) -> Feedback:
-        told = Feedback(kind=verdict.kind, runs_left=self.runs_left)
-        build, crash = verdict.build, verdict.crash
-        errors = [] if build is None else [_error_text(error) for error in build.errors]
-        if self._level >= _LEVELS.index("title"):
-            title = crash.title if crash else ""
-            told = told.model_copy(update={"title": title, "build_errors": errors[:1]})
-        if self._level >= _LEVELS.index("report"):
-            report = crash.raw if crash else ""
-            told = told.model_copy(update={"report": report, "build_errors": errors})
-        if self._level >= _LEVELS.index("full") and verdict.runs:
-            seen = verdict.runs[-1].transcript or []
-            told = told.model_copy(update={"transcript": list(seen)})
-        return told
+
+def feedback_on(verdict: Verdict, level: FeedbackLevel, *, runs_left: int) -> Feedback:
+    """Return what a level lets an agent know of a verdict: never its comparison with the fix."""
+    depth = _LEVELS.index(level)
+    told = Feedback(kind=verdict.kind, runs_left=runs_left)
+    build, crash = verdict.build, verdict.crash
+    errors = [] if build is None else [_error_text(error) for error in build.errors]
+    if depth >= _LEVELS.index("title"):
+        title = crash.title if crash else ""
+        told = told.model_copy(update={"title": title, "build_errors": errors[:1]})
+    if depth >= _LEVELS.index("report"):
+        report = crash.raw if crash else ""
+        told = told.model_copy(update={"report": report, "build_errors": errors})
+    if depth >= _LEVELS.index("full") and verdict.runs:
+        seen = verdict.runs[-1].transcript or []
+        told = told.model_copy(update={"transcript": list(seen)})
+    return told
 
 
 def _error_text(error: CompileError) -> str:
     place = f"{error.file}:{error.line}: " if error.file else ""
     return f"{place}{error.message}"
+
+
+def diff_texts(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Return a unified diff of two sets of files, by path; one that is in one alone is new or gone.
+
+    Every surface makes its diff here, so that the same edit is the same patch to all of them.
+    """
+    parts = []
+    for path in sorted(old.keys() | new.keys()):
+        text = diff_text(path, old.get(path, ""), new.get(path, ""))
+        if path not in old:
+            text = text.replace(f"--- a/{path}\n", "--- /dev/null\n", 1)
+        elif path not in new:
+            text = text.replace(f"+++ b/{path}\n", "+++ /dev/null\n", 1)
+        parts.append(text)
+    return "".join(parts)
 
 
 def source_texts(root: Path) -> dict[str, str]:
