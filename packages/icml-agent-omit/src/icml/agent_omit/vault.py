@@ -71,10 +71,13 @@ def rooms_of(seed: int, *, turns: int = 5, digits: int = 3, modulus: int = 5) ->
 
 
 def _keypad(filler: str, shown: Sequence[int], modulus: int) -> Room:
-    sums = [sum(shown[: count + 1]) % modulus for count in range(len(shown))]
-    words = " ".join(map(str, shown))
-    thought = " ".join(map(str, sums))
-    return Room("keypad", f"{filler} keypad {words}", f"press {sums[-1]}", thought)
+    """Return the keypad's room; the thought has the first digit, then each next one and the sum."""
+    total, steps = shown[0], [shown[0]]
+    for digit in shown[1:]:
+        total = (total + digit) % modulus
+        steps += [digit, total]
+    seen, thought = (" ".join(map(str, numbers)) for numbers in (shown, steps))
+    return Room("keypad", f"{filler} keypad {seen}", f"press {total % modulus}", thought)
 
 
 def needed(rooms: Sequence[Room]) -> Needed:
