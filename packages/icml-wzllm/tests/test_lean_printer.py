@@ -28,6 +28,8 @@ WIDE = {
     ),
     "Catalan numbers": ("sum(k,0,n,catalan(k)*catalan(n-k)) = catalan(n+1)", 1),
     "a coefficient that is 0 at 1": ("sum(k,0,n,k*(k-1)*binomial(n,k)) = n*(n-1)*2^(n-2)", 4),
+    "binomial(1,m+1) = binomial(0,m)": ("sum(k,0,n,binomial(k,m)) = binomial(n+1,m+1)", 1),
+    "a power of 0": ("sum(k,0,n,(-1)^k*binomial(n+m,k+m)*binomial(k+m,m)) = 0^n", 1),
     "a polynomial over a number": ("sum(k,0,n,k^2) = n*(n+1)*(2*n+1)/6", 6),
 }
 RESTATED = {

@@ -83,7 +83,7 @@ def run_bench(
     with Worker() as worker:
         for name, item in zip(ids, items, strict=True):
             if name not in found:
-                found[name] = item_record(item, tier, budget_s, worker)
+                found[name] = item_record(item, tier, budget_s, worker)[0]
                 journal.append(found[name])
                 tell(found[name])
     return [found[name] for name in ids]
@@ -104,17 +104,21 @@ def refuse_doubles(items: Sequence[Item | tuple[str, str]]) -> list[str]:
 
 def item_record(
     item: Item | tuple[str, str], tier: Tier, budget_s: float, worker: Worker
-) -> dict[str, Any]:
-    """Prove one item and return the verdict as JSON values; a bad statement has one too."""
+) -> tuple[dict[str, Any], Proof | None]:
+    """Prove one item.
+
+    Returns:
+        The verdict as JSON values, also of what is no statement, and the proof if it is one.
+    """
     if isinstance(item, tuple):
         status = {"status": str(Status.BAD_STATEMENT), "detail": item[1]}
-        return {"id": item[0], "tier": tier, "holds": None, **status}
+        return {"id": item[0], "tier": tier, "holds": None, **status}, None
     known = {"id": item.id, "tier": tier, "holds": item.holds}
     try:
         proof = prove(item.identity, tier=tier, budget_s=budget_s, worker=worker)
     except BadStatement as error:
-        return {**known, "status": str(Status.BAD_STATEMENT), "detail": str(error)}
-    return {**known, **proof_to_json(proof)}
+        return {**known, "status": str(Status.BAD_STATEMENT), "detail": str(error)}, None
+    return {**known, **proof_to_json(proof)}, proof
 
 
 def proof_to_json(proof: Proof) -> dict[str, Any]:

@@ -78,7 +78,6 @@ def kernel_trials(name: str, *, budget_s: float, log: Any) -> dict[str, Any]:
         Among others ``accepted`` and ``forged``, the forgeries that the kernel accepted.
     """
     from icml.wzllm.kernel import WheelKernel
-    from icml.wzllm.lean.printer import print_proof
 
     item = next(item for item in suite() if item.id == name)
     kernel = WheelKernel()
@@ -88,9 +87,9 @@ def kernel_trials(name: str, *, budget_s: float, log: Any) -> dict[str, Any]:
     record |= {"printed": proof.lean is not None, "lean": proof.lean}
     record |= {"detail": proof.detail, "axioms": [], "forged": 0, "forgeries": 0}
     record |= {"statement": "", "verbatim": None}
-    if proof.verdict is None or proof.certificate is None:
+    printed = proof.printed
+    if proof.verdict is None or printed is None:
         return record
-    printed = print_proof(proof.certificate, item.identity)
     record["accepted"] = proof.verdict.accepted
     record |= {"axioms": list(proof.verdict.axioms), "statement": printed.statement}
     record["verbatim"] = printed.verbatim

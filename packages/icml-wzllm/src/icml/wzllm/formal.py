@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from icml.wzllm.certificate import Certificate
     from icml.wzllm.kernel import Kernel
     from icml.wzllm.lean.printer import LeanProof
+    from icml.wzllm.statement import Identity
 
 __all__ = ["Style", "checked_by_kernel", "sketch_text"]
 
@@ -43,7 +44,9 @@ def checked_by_kernel(
         return replace(proof, detail=f"not printed for the kernel: {error}")
     judge = WheelKernel() if kernel is None else kernel
     verdict = judge.check(printed.text, printed.theorem, printed.statement, budget_s)
-    proof = replace(proof, certificate=certificate, lean=printed.text, verdict=verdict)
+    proof = replace(
+        proof, certificate=certificate, lean=printed.text, printed=printed, verdict=verdict
+    )
     if verdict.accepted:
         restated = "; ".join(printed.rewritings)
         detail = f"restated for the kernel: {restated}" if restated else ""
@@ -54,23 +57,39 @@ def checked_by_kernel(
 def _printed(
     proof: Proof, worker: Worker, max_order: int, budget_s: float
 ) -> tuple[Certificate, LeanProof]:
-    """Return the printed proof and its certificate.
+    """Return the statement's certificate and the printed proof.
 
-    Where a sum in closed form (order 0) can't be printed, a recurrence is looked for instead.
+    Where a sum in closed form (order 0) can't be printed, a recurrence is looked for instead; where
+    a denominator is in the way, the statement without it is certified and printed.
     """
+    from icml.wzllm.lean.denominators import without_denominators
     from icml.wzllm.lean.printer import Unprintable, print_proof
 
-    certificate = proof.certificate
-    assert certificate is not None
+    identity = proof.identity
+    if proof.certificate is None:
+        raise ValueError("a proof is printed from a certificate")
+
+    def either(certificate: Certificate, written: Identity) -> tuple[Certificate, LeanProof]:
+        try:
+            return certificate, print_proof(certificate, written, means=identity)
+        except Unprintable:
+            if certificate.order > 0 or max_order < 1:
+                raise
+            found = worker.certify(written, max_order=max_order, min_order=1, budget_s=budget_s)
+            if found.certificate is None:
+                raise
+            return found.certificate, print_proof(found.certificate, written, means=identity)
+
     try:
-        return certificate, print_proof(certificate, proof.identity)
+        return either(proof.certificate, identity)
     except Unprintable:
-        if certificate.order > 0 or max_order < 1:
+        written = without_denominators(identity)
+        if written is None:
             raise
-        found = worker.certify(proof.identity, max_order=max_order, min_order=1, budget_s=budget_s)
+        found = worker.certify(written, max_order=max_order, budget_s=budget_s)
         if found.certificate is None:
             raise
-        return found.certificate, print_proof(found.certificate, proof.identity)
+        return proof.certificate, either(found.certificate, written)[1]
 
 
 def sketch_text(statement: str, style: Style, *, budget_s: float) -> tuple[str, Proof]:

@@ -9,7 +9,6 @@ The folder holds::
 from __future__ import annotations
 
 import hashlib
-import json
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -25,13 +24,14 @@ from icml.core.journal import LOCK, Journal, cannot_write, lock_folder, remove_d
 from icml.core.provenance import cores
 from icml.core.workers import run_jobs
 from icml.wzllm.bench import item_record, refuse_doubles
-from icml.wzllm.certificate import Certificate
 from icml.wzllm.identities import Item
 from icml.wzllm.proof_file import ProofFile, write_proof
+from icml.wzllm.proofs import Status
 from icml.wzllm.recheck import recheck_in_new_process
+from icml.wzllm.statement import Identity
 from icml.wzllm.worker import Worker
 
-__all__ = ["is_certified", "outcome", "run_kernel_bench", "table"]
+__all__ = ["is_certified", "obligation", "outcome", "run_kernel_bench", "table"]
 
 JOURNAL = "identities.jsonl"
 PROOFS = "proofs"
@@ -42,7 +42,10 @@ MEMORY_MB = 1500  # ours, for each of them: Lean's limit and Python's own
 
 _NONE: dict[str, Any] = {"axioms": ()}
 _PLAIN = re.compile(r"[A-Za-z0-9_-]{1,60}")
-_MISSING = re.compile(r"^not printed for the kernel: (?:no printed proof of )?|^the kernel: ")
+_PREFIX = re.compile(
+    r"(?:not printed for the kernel|restated for the kernel|the kernel): "
+    r"(?:no printed proof of )?"
+)
 
 
 def run_kernel_bench(
@@ -115,29 +118,24 @@ def kernel_record(
 ) -> dict[str, Any]:
     """Do one item in a worker process; with an old record, only check its file again."""
     if old is not None and isinstance(item, Item):
-        return {**old, **_rechecked(folder, old["file"], item, budget_s)}
-    from icml.wzllm.lean.printer import print_proof
-
-    with Worker() as worker:
-        record = item_record(item, "kernel", budget_s, worker)
+        return {**old, **_rechecked(folder, old["file"], item.identity, budget_s)}
     name, statement, *variables = _key(item)
-    lean = record.pop("lean", None)
+    with Worker() as worker:
+        record, proof = item_record(item, "kernel", budget_s, worker)
+    record.pop("lean", None)
     record |= {"statement": statement, "vars": variables, "budget_s": budget_s, "file": None}
-    if record["status"] != "proved" or not isinstance(item, Item):
+    if proof is None or proof.printed is None or proof.status is not Status.PROVED:
         return record
-    certificate = Certificate.from_json(json.dumps(record["certificate"]))
-    printed = print_proof(certificate, item.identity)
-    assert printed.text == lean  # what was written is what the kernel has seen
-    file = f"{PROOFS}/{_file_name(name)}.lean"
-    write_proof(
-        folder / file, ProofFile(item.identity, printed.statement, printed.theorem, printed.text)
-    )
-    return {**record, "file": file, **_rechecked(folder, file, item, budget_s)}
+    file, printed = f"{PROOFS}/{_file_name(name)}.lean", proof.printed
+    said = ProofFile(proof.identity, printed.statement, printed.theorem, printed.text)
+    write_proof(folder / file, said)
+    again = _rechecked(folder, file, proof.identity, budget_s)
+    return {**record, "file": file, **again}
 
 
-def _rechecked(folder: Path, file: str, item: Item, budget_s: float) -> dict[str, Any]:
+def _rechecked(folder: Path, file: str, identity: Identity, budget_s: float) -> dict[str, Any]:
     digest = _digest(folder / file)
-    found = recheck_in_new_process(folder / file, item.identity, budget_s=budget_s)
+    found = recheck_in_new_process(folder / file, identity, budget_s=budget_s)
     return {"recheck": {**asdict(found), "sha256": digest}}
 
 
@@ -202,6 +200,16 @@ def is_certified(record: dict[str, Any]) -> bool:
     return bool(record.get("certificate")) or record["status"] in ("certified", "proved")
 
 
+def obligation(detail: str) -> str:
+    """Return what is missing, or how it was restated, from a proof's detail.
+
+    Example:
+        >>> obligation("not printed for the kernel: no printed proof of a recurrence of order 3")
+        'a recurrence of order 3'
+    """
+    return detail.removeprefix(found[0]) if (found := _PREFIX.match(detail)) else detail
+
+
 def outcome(record: dict[str, Any]) -> tuple[str, str]:
     """Return what became of a certified identity, and what there is to say of it.
 
@@ -213,7 +221,7 @@ def outcome(record: dict[str, Any]) -> tuple[str, str]:
         missing, or why its file was refused.
     """
     if record["file"] is None:
-        return "open", _MISSING.sub("", record["detail"])
+        return "open", obligation(record["detail"])
     again = record["recheck"]
     if not again["accepted"]:
         return "refused", again["why"]

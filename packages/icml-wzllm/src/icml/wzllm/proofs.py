@@ -17,6 +17,7 @@ from icml.wzllm.worker import Stopped, Worker
 
 if TYPE_CHECKING:
     from icml.wzllm.kernel import Kernel, Verdict
+    from icml.wzllm.lean.printer import LeanProof
 
 __all__ = ["Proof", "Status", "Tier", "prove"]
 
@@ -61,6 +62,8 @@ class Proof:
     seconds: float = 0.0
     lean: str | None = None
     """The proof's text for the kernel, where one was printed."""
+    printed: LeanProof | None = None
+    """The same with its statement, and how that was restated."""
     verdict: Verdict | None = None
     """What the kernel said of it."""
 

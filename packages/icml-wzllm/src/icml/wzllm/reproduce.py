@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from icml.wzllm.bench import contradicts
 from icml.wzllm.experiment import kernel_trials, symbolic_trials
 from icml.wzllm.identities import suite
+from icml.wzllm.kernel_bench import obligation
 from icml.wzllm.pages import write_pages
 from icml.wzllm.verdict import Learning, learn
 
@@ -234,6 +235,20 @@ def _tell_kernel(run: Run, said: list[dict[str, Any]]) -> None:
         {"outcome": "certified, not printed", "identities": len(said) - len(accepted)},
     ]
     run.table("kernel", rows, caption="The certified identities in the Lean kernel.")
+    run.table(
+        "kernel, by identity",
+        [_kernel_row(record) for record in said],
+        caption="Each of them: how the kernel's statement was restated, or which obligation is "
+        "missing.",
+    )
+
+
+def _kernel_row(record: dict[str, Any]) -> dict[str, str]:
+    outcome = "open"
+    if record["accepted"]:
+        outcome = "verbatim" if record["verbatim"] else "restated"
+    said = obligation(record["detail"])
+    return {"id": record["id"], "name": record["name"], "outcome": outcome, "said": said}
 
 
 def _costs(run: Run) -> dict[str, dict[str, dict[str, float]]]:

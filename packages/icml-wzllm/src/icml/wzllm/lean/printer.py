@@ -63,7 +63,11 @@ class LeanProof:
 
 
 def print_proof(
-    certificate: Certificate, identity: Identity, *, theorem: str = "identity"
+    certificate: Certificate,
+    identity: Identity,
+    *,
+    theorem: str = "identity",
+    means: Identity | None = None,
 ) -> LeanProof:
     """Print the proof that a certificate gives.
 
@@ -71,17 +75,19 @@ def print_proof(
         certificate: Not believed: a wrong one is refused here or by the kernel.
         identity: What is to be proved; the certificate's own or the same.
         theorem: Name of the theorem, letters and digits.
+        means: The identity that the statement must say, if ``identity`` is that one multiplied by
+            something.
 
     Raises:
         Unprintable: If the printer can't do an obligation; names it.
     """
     try:
-        return _Printer(certificate, identity).proof(theorem)
+        return _Printer(certificate, identity).proof(theorem, means or identity)
     except Unprintable:
         # The shorter proofs first; what they can't say, the wider class often can.
         from icml.wzllm.lean.wide import print_wide
 
-        return print_wide(certificate, identity, theorem=theorem)
+        return print_wide(certificate, identity, theorem=theorem, means=means or identity)
 
 
 class _Printer:
@@ -217,7 +223,7 @@ class _Printer:
 
     # --- the text ---------------------------------------------------------------------------
 
-    def proof(self, theorem: str) -> LeanProof:
+    def proof(self, theorem: str, means: Identity) -> LeanProof:
         """Put everything together."""
         n, k = _variable(self.claim.n), _variable(self.claim.k)
         proofs: dict[str, str] = {}
@@ -252,7 +258,7 @@ class _Printer:
         )
         statement = " → ".join([*binders, f"({n.lean} : Nat)", conclusion])
         try:
-            rewritings = how_restated(statement, self.identity)
+            rewritings = how_restated(statement, means)
         except Unfaithful as error:
             raise Unprintable(f"the statement itself: {error}") from None
         return LeanProof(text, theorem, statement, rewritings)

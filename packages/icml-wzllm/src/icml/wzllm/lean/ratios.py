@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import gcd
 
-from icml.wzllm.lean.equation import prove_equation
+from icml.wzllm.lean.equation import Relation, prove_equation
 from icml.wzllm.lean.naturals import Form, Leaf, same_number
 from icml.wzllm.lean.terms import (
     MINUS_ONE,
@@ -163,9 +163,44 @@ def _ch(factor: Factor) -> Factor:
     return Factor("ch", (double, form))
 
 
+def _is_diagonal(factor: Factor) -> bool:
+    """Say whether it is ``binomial(u+1, l+1)`` with a number u <= l: equal to ``binomial(u, l)``.
+
+    Unit steps can't say so, since ``binomial(1, m)``, to which they would lead, is 1 for two m.
+    """
+    if factor.kind != "ch":
+        return False
+    upper, lower = factor.forms
+    return upper.is_constant and not lower.is_constant and 0 < upper.constant <= lower.constant
+
+
+def _down_the_diagonal(factor: Factor) -> Factor:
+    while _is_diagonal(factor):
+        factor = Factor("ch", tuple(form.plus(-1) for form in factor.forms))
+    return factor
+
+
+def _along_diagonal(factor: Factor) -> tuple[Factor, Ratio]:
+    """Return ``binomial(u, l)`` and ``binomial(u+1, l+1)`` as 1 times it, by Pascal's rule."""
+    upper, lower = (form.plus(-1) for form in factor.forms)
+    below = Factor("ch", (upper, lower))
+    beside = Factor("ch", (upper, lower.plus(1)))
+    here, there, zero = Atom(factor.text), Atom(below.text), Atom(beside.text)
+    excess = _excess(upper, lower.plus(1))
+    assert excess is not None  # l - u is natural
+    relations = [
+        Relation(here, f"(pascal Z {upper.text} {lower.text})", here, Plus(there, zero)),
+        Relation(zero, _beyond_proof(upper, lower.plus(1), excess), zero, Num(0)),
+    ]
+    proof = prove_equation(here, Times(ONE, there), relations)
+    names = f"{lean(here)} {lean(ONE)} {there.lean}"
+    return below, Ratio((), ONE, here, ONE, there, f"(rOne {names} {proof})")
+
+
 def common_base(factors: Sequence[Factor]) -> Factor:
     """Return the base of one family."""
     members = [_ch(factor) if factor.kind == "catalan" else factor for factor in factors]
+    members = [_down_the_diagonal(member) for member in members]
     first = members[0]
     low = min(member.forms[-1].constant for member in members)
     forms = [Form(first.forms[-1].parts, low)]
@@ -193,6 +228,9 @@ def to_base(factor: Factor, base: Factor | None) -> Ratio:
             proof = f"(rEq {' '.join(map(lean, names))} {same} {moved.proof})"
             moved = Ratio(moved.scales, moved.scale, other, moved.times, moved.base, proof)
         return first.then(moved)
+    if base is not None and _is_diagonal(factor):
+        below, ratio = _along_diagonal(factor)
+        return ratio.then(to_base(below, base))
     if factor.kind == "ch":
         return _binomial(factor, base)
     return _chain(factor, base)
@@ -304,11 +342,15 @@ def _binomial(factor: Factor, base: Factor | None) -> Ratio:
 
 
 def _beyond(upper: Form, lower: Form, rest: Form) -> Ratio:
+    here = Atom(Factor("ch", (upper, lower)).text)
+    return known(here, Num(0), _beyond_proof(upper, lower, rest))
+
+
+def _beyond_proof(upper: Form, lower: Form, rest: Form) -> str:
     names = {name: Atom(name) for form in (upper, lower, rest) for name, _ in form.parts}
     left, right = lower.term_with(names), Plus(upper.term_with(names), rest.term_with(names))
     equal = prove_equation(left, Plus(right, ONE), ring="natRing")
-    here = Atom(Factor("ch", (upper, lower)).text)
-    return known(here, Num(0), f"(beyond {upper.text} {lower.text} {rest.text} {equal})")
+    return f"(beyond {upper.text} {lower.text} {rest.text} {equal})"
 
 
 def _fixed_difference(upper: Form, lower: Form) -> Ratio:

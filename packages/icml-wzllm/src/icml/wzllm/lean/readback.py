@@ -26,6 +26,7 @@ from icml.wzllm.expressions import (
     free_names,
     to_text,
 )
+from icml.wzllm.lean.denominators import positive_factor
 from icml.wzllm.reading import NotHypergeometric, OutOfReach, to_terms
 from icml.wzllm.ring import ring
 from icml.wzllm.shape import reshape
@@ -159,27 +160,33 @@ def _call(tree: object, scope: frozenset[str], distance: _Distance) -> Expr:
 
 
 def check_faithful(text: str, identity: Identity) -> int:
-    """Compare a Lean statement with an identity, up to one positive factor.
+    """Compare a Lean statement with an identity, up to one positive number as a factor.
 
     Exactly: summand with summand, range with range, other side with other side. And at up to
     :data:`POINTS` points by evaluation.
 
     Returns:
-        The factor by which the identity was multiplied.
+        The number by which the identity was multiplied.
 
     Raises:
         Unfaithful: If they differ.
     """
+    return _compared(text, identity, Integer(1))
+
+
+def _compared(text: str, identity: Identity, factor: Expr) -> int:
+    """Compare a Lean statement with a factor times an identity, up to one positive number."""
     said = read_statement(text)
     if sorted(said.variables) != sorted(identity.vars):
         raise Unfaithful(f"the Lean statement is about {', '.join(said.variables)}")
-    scale = _scale(said, identity)
+    scale = _scale(said, identity, factor)
+    times = (Integer(scale), factor)
     try:
         shape = reshape(identity)
         if not isinstance(said.left, Sum) or said.left.variable != shape.sum.variable:
             raise Unfaithful("the Lean statement's left side isn't the sum")
         pairs = [
-            (said.left.body, Multiply((Integer(scale), shape.sum.body))),
+            (said.left.body, Multiply((*times, shape.sum.body))),
             (said.left.low, shape.sum.low),
             (said.left.high, shape.sum.high),
         ]
@@ -188,13 +195,13 @@ def check_faithful(text: str, identity: Identity) -> int:
             if not isinstance(said.right, Sum) or said.right.variable != shape.other.variable:
                 raise Unfaithful("the Lean statement's right side isn't the other sum")
             pairs += [
-                (said.right.body, Multiply((Integer(scale), shape.other.body))),
+                (said.right.body, Multiply((*times, shape.other.body))),
                 (said.right.low, shape.other.low),
                 (said.right.high, shape.other.high),
             ]
             variables.append(shape.other.variable)
         else:
-            pairs.append((said.right, Multiply((Integer(scale), shape.other))))
+            pairs.append((said.right, Multiply((*times, shape.other))))
         names = (*dict.fromkeys(variables), *identity.vars)
         for ours, theirs in pairs:
             _same_terms(names, ours, theirs)
@@ -214,14 +221,35 @@ def how_restated(text: str, identity: Identity) -> tuple[str, ...]:
         >>> how_restated("(n : Nat) → Eq (sumTo Z (fun k => (ch Z n k)) n) (pw Z (Z.nm 2) n)", row)
         ('terms moved so that the sum stands alone on the left',)
     """
-    scale = check_faithful(text, identity)
+    factor: Expr | None = None
+    try:
+        scale = check_faithful(text, identity)
+    except Unfaithful as error:
+        factor = _factor(identity)
+        if factor is None:
+            raise
+        try:
+            scale = _compared(text, identity, factor)
+        except Unfaithful:
+            raise error from None
     shape = reshape(identity)
     found: list[str] = []
     if (shape.sum, shape.other) != (identity.left, identity.right):
         found.append("terms moved so that the sum stands alone on the left")
-    if scale != 1:
+    if factor is not None:
+        times = factor if scale == 1 else Multiply((Integer(scale), factor))
+        found.append(f"both sides multiplied by {to_text(times)}")
+    elif scale != 1:
         found.append(f"both sides multiplied by {scale}")
     return tuple(found)
+
+
+def _factor(identity: Identity) -> Expr | None:
+    try:
+        shape = reshape(identity)
+    except NotHypergeometric:
+        return None
+    return positive_factor(shape, ring((shape.sum.variable, *identity.vars)))
 
 
 def _same_terms(names: Sequence[str], ours: Expr, theirs: Expr) -> None:
@@ -248,13 +276,16 @@ def _named(expr: Expr, found: dict[str, None]) -> Expr:
     return expr
 
 
-def _scale(said: Statement, identity: Identity) -> int:
-    """Return the factor that the points show; all of them must agree on it."""
+def _scale(said: Statement, identity: Identity, factor: Expr) -> int:
+    """Return the number that the points show; all of them must agree on it."""
     scale: Fraction | None = None
     for point in _points(identity.vars):
         try:
             ours = [evaluate(side, point) for side in (said.left, said.right)]
-            theirs = [evaluate(side, point) for side in (identity.left, identity.right)]
+            theirs = [
+                evaluate(Multiply((factor, side)), point)
+                for side in (identity.left, identity.right)
+            ]
         except Undefined:
             continue
         except TooLarge as error:

@@ -39,7 +39,7 @@ _SAFE = re.compile(r"[a-z]")
 
 
 def print_wide(
-    certificate: Certificate, identity: Identity, *, theorem: str = "identity"
+    certificate: Certificate, identity: Identity, *, theorem: str, means: Identity
 ) -> LeanProof:
     """Print the proof that a certificate gives; see :func:`icml.wzllm.lean.printer.print_proof`.
 
@@ -47,7 +47,7 @@ def print_wide(
         Unprintable: If the printer can't do an obligation; names it.
     """
     try:
-        proof = _Wide(certificate, identity, theorem).proof()
+        proof = _Wide(certificate, identity, theorem).proof(means)
     except RecursionError:
         raise Unprintable("an equation with too many terms to print") from None
     limit = MAX_TEXT // len(identity.vars)
@@ -94,7 +94,7 @@ class _Wide:
         high, k = side.high.text, self.claim.k
         return f"(sumTo Z (fun {k} => {side.summand_at(high, k)}) {high})"
 
-    def proof(self) -> LeanProof:
+    def proof(self, means: Identity) -> LeanProof:
         """Put everything together."""
         n = self.claim.n
         lines = list(self.left.definitions())
@@ -123,7 +123,7 @@ class _Wide:
         lines.append(f"theorem {self.theorem}{binders} ({n} : Nat) : {conclusion} :=\n  {call}")
         statement = " → ".join([*self.binders, f"({n} : Nat)", conclusion])
         try:
-            rewritings = how_restated(statement, self.identity)
+            rewritings = how_restated(statement, means)
         except Unfaithful as error:
             raise Unprintable(f"the statement itself: {error}") from None
         text = "\n\n".join(lines) + "\n"
