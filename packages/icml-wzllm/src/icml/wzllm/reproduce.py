@@ -35,8 +35,9 @@ class Config:
 
     kernel_proofs: int = 78
     """Certified identities that are handed to the kernel, at most."""
-    budget_s: float = 60.0
-    """Seconds for one search, and for one check by the kernel."""
+    budget_s: float = 300.0
+    """Seconds for one search, and for one check by the kernel: far more than a busy machine takes,
+    so that what is found doesn't depend on it. Lean's own limits of steps and memory do that."""
     learning: Learning = field(default_factory=Learning)
     """Sizes of the learning part."""
 
