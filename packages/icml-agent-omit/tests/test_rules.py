@@ -1,6 +1,7 @@
 import pytest
 
-from icml.agent_omit.rules import Both, KeepLast, NoThought, Oracle, Random, omissions
+from icml.agent_omit.ledger import Omissions
+from icml.agent_omit.rules import Both, KeepLast, LeaveOut, NoThought, Oracle, Random, omissions
 
 
 def test_no_thought_empties_all_thoughts_or_those_in_the_middle():
@@ -49,3 +50,9 @@ def test_rules_that_hide_what_was_not_read_are_refused():
         KeepLast(0)
     with pytest.raises(ValueError, match="the probability must be in"):
         Random(1.5)
+
+
+def test_leave_out_is_one_element_and_nothing_else():
+    assert omissions(LeaveOut(thoughts=[2]), 3) == Omissions(frozenset({2}))
+    assert omissions(LeaveOut(observations=[1]), 3) == Omissions(gone={1: 2})
+    assert LeaveOut([2], [1]).name == "without thought 2, observation 1"

@@ -16,6 +16,7 @@ from icml.agent_omit.ledger import Omissions
 __all__ = [
     "Both",
     "KeepLast",
+    "LeaveOut",
     "NoThought",
     "OmissionRule",
     "Oracle",
@@ -143,6 +144,31 @@ class Oracle:
     def gone_from(self, observation: int, *, episode: int = 0) -> int | None:
         """Return the next turn for what is of no further use."""
         return None if observation in self.observations else observation + 1
+
+
+@dataclass(frozen=True)
+class LeaveOut:
+    """Leaves out what is named and nothing else: a counterfactual, when it is one element."""
+
+    thoughts: Collection[int] = ()
+    """Turns whose thought is empty."""
+    observations: Collection[int] = ()
+    """Observations that are gone once they were read."""
+
+    @property
+    def name(self) -> str:
+        """For tables."""
+        thoughts = ", ".join(f"thought {turn}" for turn in sorted(self.thoughts))
+        observations = ", ".join(f"observation {number}" for number in sorted(self.observations))
+        return f"without {', '.join(filter(None, (thoughts, observations))) or 'nothing'}"
+
+    def omits_thought(self, turn: int, *, turns: int, episode: int = 0) -> bool:
+        """Return whether the turn is named."""
+        return turn in self.thoughts
+
+    def gone_from(self, observation: int, *, episode: int = 0) -> int | None:
+        """Return the next turn for what is named."""
+        return observation + 1 if observation in self.observations else None
 
 
 @dataclass(frozen=True)
