@@ -4,11 +4,15 @@
 """
 
 import os
+import shutil
+from pathlib import Path
 
 import pytest
 
 from icml.kenv.backends.module import ModuleBackend
-from icml.kenv.models import Availability
+from icml.kenv.bugs import BUGS, load_bug
+from icml.kenv.executor import Job
+from icml.kenv.models import Availability, Patch
 from icml.kenv.protocol import Backend
 from icml.kenv.sources import cache_folder
 
@@ -42,3 +46,35 @@ def uml(private_cache, monkeypatch) -> Backend:
     if not backend.built:  # a tree takes minutes to build: CI has the other backend
         pytest.skip(f"no tree of User-Mode Linux is built in {cache_folder()}")
     return backend
+
+
+def recorded_patch(name: str) -> Patch:
+    """Return a patch of the recorded bug; `shelf` has consoles of ``clean`` and ``crash``."""
+    head = "--- a/net/phonet/x.c\n+++ b/net/phonet/x.c\n@@ -1 +1 @@\n-int a;\n"
+    return Patch(diff=f"{head}+int {name.replace(' ', '_')};\n")
+
+
+@pytest.fixture
+def shelf(tmp_path) -> Path:
+    """Return a folder with a bug whose consoles are recorded for two patches."""
+    shelf = tmp_path / "shelf"
+    shutil.copytree(BUGS / "phonet-autobind", shelf / "phonet-autobind")
+    (own,) = (shelf / "phonet-autobind/consoles").glob("[0-9a-f]*")
+    unpatched = shelf / "phonet-autobind/consoles/unpatched"
+    for name, source in (("clean", own), ("crash", unpatched)):
+        target = shelf / "phonet-autobind/consoles" / recorded_patch(name).sha256
+        shutil.copytree(source, target)
+    return shelf
+
+
+@pytest.fixture
+def recorded(shelf, tmp_path):
+    """Return jobs whose evaluation takes milliseconds: real consoles, nothing boots."""
+    bug = load_bug("phonet-autobind", shelf)
+
+    def make(name: str) -> Job:
+        folder = tmp_path / "verdicts"
+        patch = recorded_patch(name)
+        return Job(bug=bug, patch=patch, backend="replay", folder=folder, bugs=shelf)
+
+    return make

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -210,8 +211,16 @@ def run(options: RunOptions) -> int:
 
 @dataclass(frozen=True)
 class EvalOptions(_Choice):
-    """What to evaluate."""
+    """What to evaluate, and where."""
 
+    patches: Annotated[Positional[tuple[Path, ...]], arg(metavar="[PATCH ...]")] = ()
+    """Unified diffs, several at a time; one may be given by --patch as well."""
+    executor: Literal["local", "ray"] = "local"
+    """local uses processes here; ray a cluster, or a local Ray that it starts and ends."""
+    address: str | None = None
+    """Of a Ray cluster, for example 10.0.0.1:6379 or auto; None starts a local Ray."""
+    slots: int | None = None
+    """Evaluations at a time on this machine; None is one per two processors."""
     runs: int | None = None
     """Boots without a crash that plausible takes; None follows from the bug's baseline."""
     out: Path | None = None
@@ -222,17 +231,23 @@ class EvalOptions(_Choice):
     def __post_init__(self) -> None:
         """Refuse a number of boots that would show nothing."""
         super().__post_init__()
-        if self.runs is not None and self.runs < 1:
-            raise ValueError(f"--runs must be at least 1, got {self.runs}")
+        for name in ("runs", "slots"):
+            number = getattr(self, name)
+            if number is not None and number < 1:
+                raise ValueError(f"--{name} must be at least 1, got {number}")
+        if self.patches and (self.fix or self.patch is not None):
+            raise ValueError("give patches as arguments, or one by --patch or --fix, not both")
 
 
 def evaluate(options: EvalOptions) -> int:
-    """Say what a patch is worth: build it, boot it, compare it; exits with 1 if not plausible."""
+    """Say what patches are worth: build, boot, compare; exits with 1 if one is not plausible."""
     from icml.kenv.bugs import load_bug
     from icml.kenv.models import Patch
     from icml.kenv.runner import evaluate as judge
     from icml.kenv.show import verdict_lines
 
+    if options.patches or options.executor != "local":
+        return _evaluate_all(options)
     verdict = judge(
         load_bug(options.id),
         _patch(options) or Patch(diff=""),
@@ -242,6 +257,58 @@ def evaluate(options: EvalOptions) -> int:
     )
     print(verdict.model_dump_json() if options.json else "\n".join(verdict_lines(verdict)))
     return 0 if verdict.plausible else 1
+
+
+def _evaluate_all(options: EvalOptions) -> int:
+    from icml.core.errors import UserError
+    from icml.kenv.bugs import load_bug
+    from icml.kenv.executor import Job
+    from icml.kenv.many import evaluate_all, executor_named
+    from icml.kenv.models import Patch, Verdict
+    from icml.kenv.show import verdict_lines
+
+    bug = load_bug(options.id)
+    patches = {str(path): Patch(diff=_text(path)) for path in options.patches}
+    if not patches:
+        patches = {str(options.patch or options.id): _patch(options) or Patch(diff="")}
+    names = list(patches)
+    folder = None if options.out is None else options.out.resolve()
+    jobs = [
+        Job(bug=bug, patch=p, backend=options.backend, runs=options.runs, folder=folder)
+        for p in patches.values()
+    ]
+
+    def tell(number: int, came: Verdict | UserError) -> None:
+        name = names[number]
+        if options.json:
+            told = (
+                {"error": str(came)}
+                if isinstance(came, UserError)
+                else came.model_dump(mode="json")
+            )
+            print(json.dumps({"patch": name, **told}), flush=True)
+        elif isinstance(came, UserError):
+            print(f"{name}: no verdict: {came}", flush=True)
+        else:
+            print(f"{name}: " + "\n".join(verdict_lines(came)), flush=True)
+
+    executor = executor_named(options.executor, address=options.address, slots=options.slots)
+    found = evaluate_all(jobs, executor, tell=tell)
+    if any(isinstance(came, UserError) for came in found):
+        return 2
+    return 0 if all(isinstance(came, Verdict) and came.plausible for came in found) else 1
+
+
+@dataclass(frozen=True)
+class TreesOptions:
+    """Nothing to choose: every tree that is built is told."""
+
+
+def trees(options: TreesOptions) -> None:
+    """Print the trees that this machine has built, for: ray start --resources "$(...)"."""
+    from icml.kenv.ray_executor import cached_trees
+
+    print(json.dumps(cached_trees()))
 
 
 def _built(options: _Choice, backend: Backend, bug: Bug) -> BuildResult:
@@ -284,6 +351,7 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "build": build,
     "run": run,
     "eval": evaluate,
+    "trees": trees,
     "reproduce": reproduce,
     "bugs": bugs,
     "parse": parse,
