@@ -98,5 +98,6 @@ def omitter():
         for seed in range(100)
         for segment in demonstrate(env, seed, lambda rooms: cold_omissions(draw, rooms), transcript)
     ]
-    fit(model, (draw.sample(shown, 6) for _ in range(160)), [1e-2] * 160)
+    optimizer = torch.optim.AdamW(model.parameters())
+    fit(model, (draw.sample(shown, 6) for _ in range(160)), [1e-2] * 160, optimizer=optimizer)
     return model, transcript

@@ -37,13 +37,14 @@ def base_omissions(draw: random.Random, rooms: Sequence[Room], drop: float) -> O
         draw: Decides.
         rooms: The episode.
         drop: Chance of each redundant thought to be empty, and of each redundant observation to be
-            gone after its turn.
+            gone after its turn, every other time by the expert's command.
     """
     truth = needed(rooms)
     turns = range(1, len(rooms) + 1)
     empty = {t for t in turns if t not in truth.thoughts and draw.random() < drop}
-    gone = {t for t in turns if t not in truth.observations and draw.random() < drop}
-    return Omissions(frozenset(empty), {}, frozenset(gone))
+    gone = [t for t in turns[:-1] if t not in truth.observations and draw.random() < drop]
+    said = {t: [t] for t in gone if draw.random() < 0.5}
+    return Omissions(frozenset(empty), said, frozenset(gone) - said.keys())
 
 
 def cold_omissions(draw: random.Random, rooms: Sequence[Room]) -> Omissions:
@@ -96,20 +97,22 @@ def fit(
     model: nn.Module,
     batches: Iterator[Sequence[Segment]],
     rates: Sequence[float],
+    *,
+    optimizer: torch.optim.Optimizer,
     weights: Tensor | None = None,
 ) -> list[float]:
-    """Train ``model`` in place, one AdamW step a batch, on the outputs in segments.
+    """Train ``model`` in place, one step a batch, on the outputs in segments.
 
     Args:
         model: Causal model.
         batches: Segments; only tokens of their loss mask are learnt.
         rates: Learning rate of each step.
+        optimizer: Of the model's parameters; it can go on with a second call.
         weights: ``(vocabulary,)`` how much each token counts; equally much if None.
 
     Returns:
         The loss of each step, in nats a token, before it.
     """
-    optimizer = torch.optim.AdamW(model.parameters(), lr=rates[0], weight_decay=0.0)
     losses = []
     for rate, batch in zip(rates, batches, strict=False):
         optimizer.param_groups[0]["lr"] = rate

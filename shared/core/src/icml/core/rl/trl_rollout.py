@@ -27,7 +27,7 @@ from typing import Any
 import torch
 
 from icml.core.errors import UserError
-from icml.core.rl.episodes import Joined, Trajectory, join
+from icml.core.rl.episodes import Joined, Step, Trajectory, join
 from icml.core.rl.rollout import EnvFactory, EnvTask, Parse, Render, Sample, collect
 
 __all__ = ["TextEnvRollout", "episode_return", "episode_success"]
@@ -86,17 +86,27 @@ class TextEnvRollout:
         )
         sampler.finish()
         nothing = Joined([sampler.eos_id], [sampler.eos_id], [])
-        joined = [join(t.steps) if t.steps else nothing for t in trajectories]
+        kept = [self.trained(t) if t.steps else [] for t in trajectories]
+        joined = [join(steps) if steps else nothing for steps in kept]
         return {
             "prompt_ids": [episode.prompt_ids for episode in joined],
             "completion_ids": [episode.completion_ids for episode in joined],
-            "logprobs": _logprobs(trajectories, joined) if sampler.has_logps else None,
+            "logprobs": _logprobs(kept, joined) if sampler.has_logps else None,
             "env_mask": [episode.mask() for episode in joined],
             "total_reward": [t.total_reward if t.steps else None for t in trajectories],
             "success": [t.success if t.steps else None for t in trajectories],
             "turns": [len(t.steps) for t in trajectories],
             "truncated": [t.truncated for t in trajectories],
+            **self.columns(trajectories, trainer),
         }
+
+    def trained(self, trajectory: Trajectory) -> Sequence[Step]:
+        """Return the turns that become the completion: all of them, unless a subclass says less."""
+        return trajectory.steps
+
+    def columns(self, trajectories: Sequence[Trajectory], trainer: Any) -> dict[str, list[Any]]:
+        """Return what else reward functions get, a value an episode: nothing here."""
+        return {}
 
 
 class _TrainersSampler:
@@ -163,12 +173,12 @@ def _task(prompt: str) -> EnvTask:
         ) from error
 
 
-def _logprobs(trajectories: Sequence[Trajectory], joined: Sequence[Joined]) -> list[list[float]]:
+def _logprobs(kept: Sequence[Sequence[Step]], joined: Sequence[Joined]) -> list[list[float]]:
     """Return one number a completion token, 0 for the environment's."""
     rows = []
-    for trajectory, episode in zip(trajectories, joined, strict=True):
+    for steps, episode in zip(kept, joined, strict=True):
         row = [0.0] * len(episode.completion_ids)
-        for step, (start, end) in zip(trajectory.steps, episode.segments, strict=True):
+        for step, (start, end) in zip(steps, episode.segments, strict=True):
             row[start:end] = step.logps.tolist()
         rows.append(row)
     return rows
