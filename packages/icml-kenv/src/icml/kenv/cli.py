@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from tyro.conf import Positional, arg
 
 from icml.core.reproduce import ReproduceOptions
+from icml.kenv.benchmark_cli import benchmark_commands
 
 if TYPE_CHECKING:
     from icml.kenv.models import Bug, BuildResult, Patch
@@ -356,4 +357,5 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "bugs": bugs,
     "parse": parse,
     "compare": compare,
+    **benchmark_commands,
 }
