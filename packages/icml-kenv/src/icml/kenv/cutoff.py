@@ -12,6 +12,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterable, Sequence
 from datetime import date, timedelta
+from functools import cache
 from math import hypot
 from pathlib import Path
 from typing import NamedTuple
@@ -111,10 +112,15 @@ def rate_over_bugs(outcomes: Iterable[Outcome], success: Success = is_plausible)
     runs = sum(len(oks) for oks in by_bug.values())
     mean = sum(means) / len(means)
     if runs == len(means) or len(set(means)) == 1:
-        interval = wilson(round(mean * len(means)), len(means))._replace(estimate=mean)
+        interval = _wilson(round(mean * len(means)), len(means))._replace(estimate=mean)
     else:
         interval = bootstrap(means, seed=0)
     return Rate(interval, len(means), runs)
+
+
+@cache  # scipy takes milliseconds for one, and slices ask for the same few again and again
+def _wilson(successes: int, n: int) -> Interval:
+    return wilson(successes, n)
 
 
 def gap_at(
