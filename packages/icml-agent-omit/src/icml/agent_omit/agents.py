@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -50,7 +50,12 @@ def plain_transcript(tokenizer: Any) -> OmitTranscript:
 
 
 def load_agent(
-    source: str, *, max_turns: int, max_new_tokens: int, temperature: float = 1.0
+    source: str,
+    *,
+    max_turns: int,
+    max_new_tokens: int,
+    temperature: float = 1.0,
+    on_change: Literal["refuse", "account"] = "refuse",
 ) -> Agent:
     """Load a model of transformers as an agent.
 
@@ -59,6 +64,7 @@ def load_agent(
         max_turns: Longest episode, in turns.
         max_new_tokens: Longest output, in tokens.
         temperature: Of the samples.
+        on_change: See `chat_transcript`.
 
     Raises:
         UserError: If there is no such model, or its chat template changes what the agent writes.
@@ -67,7 +73,11 @@ def load_agent(
 
     found = load(source)
     chat = bool(found.tokenizer.chat_template)
-    transcript = chat_transcript(found.tokenizer) if chat else plain_transcript(found.tokenizer)
+    transcript = (
+        chat_transcript(found.tokenizer, on_change=on_change)
+        if chat
+        else plain_transcript(found.tokenizer)
+    )
     sampler = HFSampler(found.model, found.tokenizer, temperature=temperature)
     return Agent(sampler, transcript, max_turns, max_new_tokens)
 

@@ -9,6 +9,8 @@ from typing import Annotated, Any
 
 from tyro.conf import Positional, arg
 
+from icml.core.errors import UserError
+
 
 @dataclass(frozen=True)
 class ReplayOptions:
@@ -48,6 +50,132 @@ def replay(options: ReplayOptions) -> None:
         print(line)
 
 
+@dataclass(frozen=True)
+class AnalyseOptions:
+    """What to play, by whom, and how often."""
+
+    env: Annotated[Positional[str], arg(metavar="ENV", help_behavior_hint="(required)")]
+    """vault, vault/TURNS-DIGITS-MODULUS, or babyai/LEVEL."""
+    model: Annotated[str, arg(metavar="SOURCE", help_behavior_hint="(required)")]
+    """A folder with a model of transformers, a hub id, or pkg:smollm2."""
+    tasks: int = 3
+    """Number of tasks, by their seeds."""
+    first_seed: int = 0
+    """Seed of the first."""
+    rollouts: int = 64
+    """Episodes of each task and of each of its thoughts and observations, at least 52."""
+    max_new_tokens: int = 64
+    """Longest output, in tokens."""
+    temperature: float = 1.0
+    """Of the samples."""
+    account: bool = False
+    """Go on with a chat template that changes thoughts: the history stays as it was written."""
+    seed: int = 0
+    """Determines every draw."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        lowest = {"tasks": 1, "first_seed": 0, "rollouts": 52, "max_new_tokens": 1}
+        for name, least in lowest.items():
+            if getattr(self, name) < least:
+                option = name.replace("_", "-")
+                raise ValueError(f"--{option} must be >= {least}, got {getattr(self, name)}")
+        if not self.temperature > 0:
+            raise ValueError(f"--temperature must be above 0, got {self.temperature}")
+
+
+def analyse(options: AnalyseOptions) -> None:
+    """Find out which thoughts and observations an agent needs, by playing on without each."""
+    for line in _analyse(options)[0].lines():
+        print(line)
+
+
+def _analyse(options: AnalyseOptions) -> tuple[Any, Any, Any]:
+    """Return the report, the agent and what makes environments."""
+    import sys
+
+    from icml.agent_omit.agents import load_agent
+    from icml.agent_omit.environments import environment
+    from icml.agent_omit.necessity import analyse as run
+    from icml.core.rl.rollout import EnvTask
+
+    make, longest = environment(options.env)
+    agent = load_agent(
+        options.model,
+        max_turns=longest,
+        max_new_tokens=options.max_new_tokens,
+        temperature=options.temperature,
+        on_change="account" if options.account else "refuse",
+    )
+    seeds = range(options.first_seed, options.first_seed + options.tasks)
+    report = run(
+        agent,
+        make,
+        [EnvTask(seed) for seed in seeds],
+        rollouts=options.rollouts,
+        seed=options.seed,
+        progress=lambda text: print(text, file=sys.stderr, flush=True),
+    )
+    return report, agent, make
+
+
+@dataclass(frozen=True)
+class SynthesizeOptions(AnalyseOptions):
+    """What to play, by whom, and where the data goes."""
+
+    out: Annotated[Path, arg(metavar="FILE")] = Path("coldstart.jsonl")
+    """JSON Lines: input_ids and completion_mask, for icml agent-omit sft or TRL."""
+    draws: int = 8
+    """Outputs that the judge draws a turn, and episodes of each step towards several omissions."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        super().__post_init__()
+        if self.draws < 1:
+            raise ValueError(f"--draws must be >= 1, got {self.draws}")
+
+
+def synthesize(options: SynthesizeOptions) -> int:
+    """Make cold-start data: successes of an agent that say what they leave out."""
+    from icml.agent_omit.coldstart import synthesise
+    from icml.agent_omit.sft import write_rows
+
+    if not options.out.parent.is_dir():
+        raise UserError(f"there is no folder {options.out.parent}: make it, or give another --out")
+    report, agent, make = _analyse(options)
+    found = synthesise(report, agent, make, draws=options.draws, seed=options.seed)
+    for line in (*report.lines(), "", *found.lines()):
+        print(line)
+    if not found.examples:
+        print(f"nothing was written to {options.out}: there is no example of every kind")
+        return 1
+    write_rows(options.out, found.rows())
+    print(f"wrote {options.out}")
+    return 0
+
+
+@dataclass(frozen=True)
+class SFTOptions:
+    """What to train on."""
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE", help_behavior_hint="(required)")]
+    """A YAML file, or one of ours: sft_smollm2 runs on a CPU."""
+    out: Annotated[
+        Path | None, arg(metavar="DIR", help_behavior_hint="(default: runs/agent-omit/RECIPE)")
+    ] = None
+    """Folder of the run and the model; the same command again continues."""
+
+
+def sft(options: SFTOptions) -> int:
+    """Fine-tune a model on cold-start data with TRL's SFTTrainer, by a recipe."""
+    from icml.agent_omit.sft_recipe import sft as run
+
+    return run(options.recipe, out=options.out)
+
+
 app: Mapping[str, Callable[[Any], int | None]] = {
     "replay": replay,
+    "analyse": analyse,
+    "synthesize": synthesize,
+    "sft": sft,
 }
