@@ -5,9 +5,11 @@
 
 import os
 import shutil
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from filelock import FileLock
 
 from icml.kenv.backends.module import ModuleBackend
 from icml.kenv.bugs import BUGS, load_bug
@@ -54,10 +56,10 @@ def recorded_patch(name: str) -> Patch:
     return Patch(diff=f"{head}+int {name.replace(' ', '_')};\n")
 
 
-@pytest.fixture
-def shelf(tmp_path) -> Path:
+@pytest.fixture(scope="session")
+def shelf(tmp_path_factory) -> Path:
     """Return a folder with a bug whose consoles are recorded for two patches."""
-    shelf = tmp_path / "shelf"
+    shelf = tmp_path_factory.mktemp("shelf")
     shutil.copytree(BUGS / "phonet-autobind", shelf / "phonet-autobind")
     (own,) = (shelf / "phonet-autobind/consoles").glob("[0-9a-f]*")
     unpatched = shelf / "phonet-autobind/consoles/unpatched"
@@ -78,3 +80,18 @@ def recorded(shelf, tmp_path):
         return Job(bug=bug, patch=patch, backend="replay", folder=folder, bugs=shelf)
 
     return make
+
+
+@pytest.fixture
+def held():
+    """Return what keeps an evaluation in its middle: somebody else holds its journal."""
+
+    @contextmanager
+    def hold(job: Job, folder: Path | None = None):
+        folder = folder or job.folder
+        key = job.model_copy(update={"folder": job.folder / "elsewhere"}).run().key
+        folder.mkdir(parents=True, exist_ok=True)
+        with FileLock(folder / f"{key}.lock"):
+            yield folder / f"{key}.jsonl"
+
+    return hold

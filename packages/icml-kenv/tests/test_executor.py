@@ -4,12 +4,10 @@ import json
 import os
 import signal
 import time
-from contextlib import contextmanager
 from pathlib import Path
 
 import psutil
 import pytest
-from filelock import FileLock
 
 from icml.core.errors import UserError
 from icml.core.journal import Journal
@@ -24,15 +22,6 @@ from icml.kenv.executor import (
 )
 from icml.kenv.many import evaluate_all
 from icml.kenv.models import Patch
-
-
-@contextmanager
-def held(job: Job):
-    """Keep an evaluation in its middle: somebody else holds its journal."""
-    key = job.model_copy(update={"folder": job.folder / "elsewhere"}).run().key
-    job.folder.mkdir(parents=True, exist_ok=True)
-    with FileLock(job.folder / f"{key}.lock"):
-        yield job.folder / f"{key}.jsonl"
 
 
 @pytest.fixture
@@ -66,7 +55,7 @@ def test_another_process_gives_the_verdict_that_this_one_gives(job) -> None:
     assert (there.kind, there.key) == (here.kind, here.key) == ("plausible", there.key)
 
 
-def test_a_killed_worker_is_started_again_and_nothing_counts_twice(job) -> None:
+def test_a_killed_worker_is_started_again_and_nothing_counts_twice(job, held) -> None:
     with LocalExecutor(slots=1) as executor:
         with held(job) as journal:
             handle = executor.submit(job)
@@ -79,7 +68,7 @@ def test_a_killed_worker_is_started_again_and_nothing_counts_twice(job) -> None:
     assert steps == ["build", "run", "run", "run", "verdict"]
 
 
-def test_a_worker_that_is_killed_again_and_again_is_given_up(job) -> None:
+def test_a_worker_that_is_killed_again_and_again_is_given_up(job, held) -> None:
     with LocalExecutor(slots=1) as executor, held(job):
         handle = executor.submit(job)
         for _ in range(1 + RETRIES):
@@ -90,7 +79,7 @@ def test_a_worker_that_is_killed_again_and_again_is_given_up(job) -> None:
             executor.result(handle, timeout=60)
 
 
-def test_cancelling_ends_a_running_evaluation_and_a_waiting_one(job, recorded) -> None:
+def test_cancelling_ends_a_running_evaluation_and_a_waiting_one(job, recorded, held) -> None:
     with LocalExecutor(slots=1) as executor, held(job):
         running, waiting = executor.submit(job), executor.submit(recorded("crash"))
         process = worker()
@@ -103,7 +92,7 @@ def test_cancelling_ends_a_running_evaluation_and_a_waiting_one(job, recorded) -
         assert not executor.cancel(running)
 
 
-def test_closing_ends_what_runs(job) -> None:
+def test_closing_ends_what_runs(job, held) -> None:
     executor = LocalExecutor(slots=1)
     with held(job):
         executor.submit(job)
@@ -112,7 +101,7 @@ def test_closing_ends_what_runs(job) -> None:
         assert ended(process)
 
 
-def test_a_worker_ends_with_the_one_who_waits_for_it(job) -> None:
+def test_a_worker_ends_with_the_one_who_waits_for_it(job, held) -> None:
     executor = LocalExecutor(slots=1)
     with held(job):
         handle = executor.submit(job)

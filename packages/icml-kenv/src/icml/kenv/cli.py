@@ -12,13 +12,11 @@ from tyro.conf import Positional, arg
 
 from icml.core.reproduce import ReproduceOptions
 from icml.kenv.benchmark_cli import benchmark_commands
+from icml.kenv.serve_cli import BackendName, serve, trees
 
 if TYPE_CHECKING:
     from icml.kenv.models import Bug, BuildResult, Patch
     from icml.kenv.protocol import Backend
-
-# Spelled out: the backends' module would make each --help load pydantic.
-BackendName = Literal["auto", "module", "uml", "docker", "replay"]
 
 
 def _required(name: str) -> Any:
@@ -300,18 +298,6 @@ def _evaluate_all(options: EvalOptions) -> int:
     return 0 if all(isinstance(came, Verdict) and came.plausible for came in found) else 1
 
 
-@dataclass(frozen=True)
-class TreesOptions:
-    """Nothing to choose: every tree that is built is told."""
-
-
-def trees(options: TreesOptions) -> None:
-    """Print the trees that this machine has built, for: ray start --resources "$(...)"."""
-    from icml.kenv.ray_executor import cached_trees
-
-    print(json.dumps(cached_trees()))
-
-
 def _built(options: _Choice, backend: Backend, bug: Bug) -> BuildResult:
     from icml.kenv.policy import Policy
     from icml.kenv.protocol import Limits
@@ -353,6 +339,7 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "run": run,
     "eval": evaluate,
     "trees": trees,
+    "serve": serve,
     "reproduce": reproduce,
     "bugs": bugs,
     "parse": parse,
