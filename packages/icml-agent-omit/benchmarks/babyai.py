@@ -53,13 +53,13 @@ class Config:
     """Seeds a level; those that the bot doesn't solve in 64 steps are left out and counted."""
     clone_level: str = "GoToLocalS5N2"
     seeds: tuple[int, ...] = (0, 1, 2)
-    demonstrations: int = 3000
+    demonstrations: int = 1500
     drop: float = 0.25
     """Share of thoughts and of earlier observations that demonstrations lack."""
-    steps: int = 1200
+    steps: int = 600
     batch: int = 16
     learning_rate: float = 2e-3
-    evaluated: int = 128
+    evaluated: int = 96
     max_turns: int = 16
     temperature: float = 0.3
 
@@ -225,7 +225,9 @@ def main() -> None:
     """Run both parts and write what came out."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, default=Path("runs/agent-omit-babyai"))
-    out, config = parser.parse_args().out, Config()
+    parser.add_argument("--seed", type=int, help="train one clone and stop: the parts of a run")
+    given, config = parser.parse_args(), Config()
+    out = given.out
     with Run.open("agent-omit", config, size="babyai", out=out) as run:
         replayed = [
             run.cell(f"replay {level}", lambda level=level: replay_level(level, config))
@@ -234,7 +236,10 @@ def main() -> None:
         clones = [
             run.cell(f"clone {seed}", lambda seed=seed: train_clone(seed, config))
             for seed in config.seeds
+            if given.seed in (None, seed)
         ]
+        if given.seed is not None:
+            return
         run.finish()
     outcome = {
         "config": asdict(config),
