@@ -3,8 +3,6 @@ import pytest
 from icml.kenv.equivalence import (
     Evidence,
     compare_patches,
-    judge_votes,
-    majority,
     transcript_witness,
 )
 from icml.kenv.models import Patch
@@ -80,41 +78,34 @@ def test_the_witness_is_the_first_different_line(agent, fixed, witness) -> None:
     assert transcript_witness(agent, fixed) == witness
 
 
-def script(*answers):
-    left = list(answers)
-
-    def judge(agent: str, developer: str):
-        answer = left.pop(0)
-        if answer == "error":
-            raise TimeoutError("no answer")
-        return answer
-
-    return judge
-
-
-YES, NO, ERROR = "equivalent", "discrepant", "error"
+YES, NO = "equivalent", "discrepant"
 
 
 @pytest.mark.parametrize(
-    ("answers", "verdict"),
+    ("votes", "answer", "counted"),
     [
-        ([YES, YES, NO, ERROR, NO], "discrepant"),  # a tie
-        ([YES, YES, YES, NO, NO], "equivalent"),
-        ([YES, ERROR, ERROR, ERROR, ERROR], "equivalent"),
-        ([ERROR] * 5, "unknown"),
-        (["maybe", NO, "", YES, YES], "equivalent"),
+        ([YES, YES, NO, None, NO], "discrepant", {YES: 2, NO: 2, "error": 1}),  # a tie
+        ([YES, YES, YES, NO, NO], "equivalent", {YES: 3, NO: 2}),
+        ([YES, None, None, None, None], "equivalent", {YES: 1, "error": 4}),
+        ([None] * 5, "unknown", {"error": 5}),
+        (["maybe", NO, "", YES, YES], "equivalent", {YES: 2, NO: 1, "error": 2}),
     ],
 )
-def test_a_judges_majority_decides_and_errors_abstain(tree, answers, verdict) -> None:
-    votes = judge_votes(script(*answers), "a", "b")
-    assert votes.total() == 5
-    assert majority(votes) == verdict
-    found = compare_patches(SILENT, FIX, tree, judge=script(*answers))
-    assert (found.answer, found.evidence, found.votes) == (verdict, "judge", dict(votes))
+def test_a_judges_majority_decides_and_errors_abstain(tree, votes, answer, counted) -> None:
+    asked = []
+
+    def judge(agent: str, developer: str, number: int):
+        asked.append((agent, developer, number))
+        return votes
+
+    found = compare_patches(SILENT, FIX, tree, judge=judge)
+    assert (found.answer, found.evidence, found.votes) == (answer, "judge", counted)
+    assert found.scores is not None
+    assert asked == [(SILENT.diff, FIX.diff, 5)]
 
 
 def test_a_judge_is_not_asked_where_there_is_proof(tree) -> None:
-    def judge(agent: str, developer: str):
+    def judge(agent: str, developer: str, number: int):
         raise AssertionError("asked")
 
     seen = Evidence(transcript=["a"], fixed_transcript=["b"])

@@ -12,9 +12,11 @@ from tyro.conf import Positional, arg
 
 from icml.core.reproduce import ReproduceOptions
 from icml.kenv.benchmark_cli import benchmark_commands
+from icml.kenv.mcp_cli import mcp
 from icml.kenv.serve_cli import BackendName, serve, trees
 
 if TYPE_CHECKING:
+    from icml.kenv.judge import LLMJudge
     from icml.kenv.models import Bug, BuildResult, Patch
     from icml.kenv.protocol import Backend
 
@@ -65,6 +67,8 @@ class CompareOptions:
     """The developers' fix, a unified diff of the same source."""
     tree: Path = Path()
     """Root of the unpatched source."""
+    judge: str | None = None
+    """A model of inspect-ai whose votes decide what stays open, for example openai/gpt-5-mini."""
     json: bool = False
     """Print the comparison as JSON."""
 
@@ -78,8 +82,9 @@ def compare(options: CompareOptions) -> None:
     from icml.kenv.models import Patch
     from icml.kenv.show import equivalence_lines
 
+    judge = _judge(options.judge)
     agent, fix = (Patch(diff=_text(path)) for path in (options.patch, options.fix))
-    found = compare_patches(agent, fix, options.tree)
+    found = compare_patches(agent, fix, options.tree, judge=judge)
     print(found.model_dump_json() if options.json else "\n".join(equivalence_lines(found)))
 
 
@@ -224,6 +229,8 @@ class EvalOptions(_Choice):
     """Boots without a crash that plausible takes; None follows from the bug's baseline."""
     out: Path | None = None
     """Folder of the journals; None is in the cache. The same command continues an evaluation."""
+    judge: str | None = None
+    """A model of inspect-ai whose votes decide what the comparison leaves open."""
     json: bool = False
     """Print the verdict as JSON."""
 
@@ -236,24 +243,24 @@ class EvalOptions(_Choice):
                 raise ValueError(f"--{name} must be at least 1, got {number}")
         if self.patches and (self.fix or self.patch is not None):
             raise ValueError("give patches as arguments, or one by --patch or --fix, not both")
+        if self.judge is not None and (self.patches or self.executor != "local"):
+            raise ValueError("--judge is asked about one patch: give it by --patch, without Ray")
 
 
 def evaluate(options: EvalOptions) -> int:
     """Say what patches are worth: build, boot, compare; exits with 1 if one is not plausible."""
     from icml.kenv.bugs import load_bug
     from icml.kenv.models import Patch
-    from icml.kenv.runner import evaluate as judge
+    from icml.kenv.runner import evaluate as find_out
     from icml.kenv.show import verdict_lines
 
     if options.patches or options.executor != "local":
         return _evaluate_all(options)
-    verdict = judge(
-        load_bug(options.id),
-        _patch(options) or Patch(diff=""),
-        backend=options.backend,
-        runs=options.runs,
-        folder=options.out,
-    )
+    judge = _judge(options.judge)
+    bug, patch = load_bug(options.id), _patch(options) or Patch(diff="")
+    verdict = find_out(bug, patch, backend=options.backend, runs=options.runs, folder=options.out)
+    if judge is not None:
+        verdict = judge.verdict(bug, patch, verdict)
     print(verdict.model_dump_json() if options.json else "\n".join(verdict_lines(verdict)))
     return 0 if verdict.plausible else 1
 
@@ -323,6 +330,14 @@ def _patch(options: _Choice) -> Patch | None:
     return None if options.patch is None else Patch(diff=_text(options.patch))
 
 
+def _judge(name: str | None) -> LLMJudge | None:
+    if name is None:
+        return None
+    from icml.kenv.judge import LLMJudge, judge_model
+
+    return LLMJudge(judge_model(name))
+
+
 def _text(path: Path) -> str:
     from icml.core.errors import UserError
 
@@ -345,4 +360,5 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "parse": parse,
     "compare": compare,
     **benchmark_commands,
+    "mcp": mcp,
 }

@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from pathlib import Path
 
+from icml.core.votes import majority
 from icml.kenv.apply import Patched, patched_files
 from icml.kenv.ctext import structural_scores, tokens
 from icml.kenv.models import Equivalence, EquivalenceAnswer, Patch
 from icml.kenv.objects import same_code
 
-Judge = Callable[[str, str], EquivalenceAnswer]
-"""Asked with the agent's and the developers' diff; an exception is an abstention."""
+Judge = Callable[[str, str, int], Sequence[EquivalenceAnswer | None]]
+"""Asked with the agent's and the developers' diff for so many votes; None is an abstention."""
 
 VOTES = 5
 """Of a judge (the authors' number)."""
@@ -89,24 +90,28 @@ def _shown(line: str | None) -> str:
     return "nothing" if line is None else repr(line[:200])
 
 
-def judge_votes(judge: Judge, agent: str, developer: str, *, votes: int = VOTES) -> Counter[str]:
-    """Ask a judge several times; what isn't an answer counts as ``error``."""
-    found: Counter[str] = Counter()
-    for _ in range(votes):
-        try:
-            answer = judge(agent, developer)
-        except Exception:  # whatever a model's client raises is an abstention
-            answer = "error"
-        found[answer if answer in ("equivalent", "discrepant") else "error"] += 1
-    return found
+def count_votes(votes: Iterable[EquivalenceAnswer | None]) -> dict[str, int]:
+    """Count votes; what isn't an answer is an ``error``."""
+    counted = Counter(v if v in ("equivalent", "discrepant") else "error" for v in votes)
+    return dict(sorted(counted.items()))
 
 
-def majority(votes: Mapping[str, int]) -> EquivalenceAnswer:
-    """Return what the votes say: a tie is ``discrepant``, none but errors is ``unknown``."""
-    yes, no = votes.get("equivalent", 0), votes.get("discrepant", 0)
-    if yes + no == 0:
-        return "unknown"
-    return "equivalent" if yes > no else "discrepant"
+def decided(votes: Sequence[EquivalenceAnswer | None]) -> EquivalenceAnswer:
+    """Return what the votes say: a tie is ``discrepant``, none but abstentions is ``unknown``.
+
+    Example:
+        >>> decided(["equivalent", None, "equivalent", "discrepant"])
+        'equivalent'
+    """
+    cast = [vote for vote in votes if vote in ("equivalent", "discrepant")]
+    order: list[EquivalenceAnswer] = ["discrepant", "equivalent"]
+    return majority(cast, tie_rule="worst", order=order) or "unknown"
+
+
+def judged(found: Equivalence, votes: Sequence[EquivalenceAnswer | None]) -> Equivalence:
+    """Return a comparison that proved nothing with the answer of votes, marked as theirs."""
+    told = {"answer": decided(votes), "evidence": "judge", "votes": count_votes(votes)}
+    return found.model_copy(update=told)
 
 
 def compare_patches(
@@ -146,9 +151,7 @@ def compare_patches(
             )
     if identical_objects(known, found.keys() | fixed.keys()):
         return Equivalence(answer="equivalent", evidence="identical_object", scores=scores)
+    unknown = Equivalence(answer="unknown", evidence="structural", scores=scores)
     if judge is None:
-        return Equivalence(answer="unknown", evidence="structural", scores=scores)
-    votes = judge_votes(judge, agent.diff, developer.diff)
-    return Equivalence(
-        answer=majority(votes), evidence="judge", scores=scores, votes=dict(sorted(votes.items()))
-    )
+        return unknown
+    return judged(unknown, judge(agent.diff, developer.diff, VOTES))
