@@ -3,7 +3,8 @@ from dataclasses import replace
 
 import pytest
 
-from icml.wzllm.certificate import BadCertificate, Certificate, Ratio, read_certificate
+from icml.wzllm.certificate import BadCertificate, Certificate, Ratio
+from icml.wzllm.certificate_files import read_certificate
 from icml.wzllm.certify import certify
 from icml.wzllm.statement import BadStatement, Identity
 from icml.wzllm.verification import verify

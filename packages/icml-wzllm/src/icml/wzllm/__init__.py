@@ -8,6 +8,7 @@ from icml.core.lazy import exports
 __version__ = version("icml-wzllm")
 __all__ = [
     "BadStatement",
+    "CFiniteCertificate",
     "Certificate",
     "Counterexample",
     "Identity",
@@ -25,7 +26,9 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
-    from icml.wzllm.certificate import Certificate, read_certificate
+    from icml.wzllm.certificate import Certificate
+    from icml.wzllm.certificate_files import read_certificate
+    from icml.wzllm.cfinite_certificate import CFiniteCertificate
     from icml.wzllm.finite import Counterexample, check_small_values
     from icml.wzllm.identities import suite
     from icml.wzllm.parser import parse
@@ -37,7 +40,9 @@ else:
     __getattr__, __dir__ = exports(
         __name__,
         {
-            "certificate": ["Certificate", "read_certificate"],
+            "certificate": ["Certificate"],
+            "certificate_files": ["read_certificate"],
+            "cfinite_certificate": ["CFiniteCertificate"],
             "values": ["evaluate"],
             "finite": ["Counterexample", "check_small_values"],
             "parser": ["parse"],

@@ -11,7 +11,10 @@ from icml.core.errors import UserError
 from icml.core.journal import write_atomic
 from icml.wzllm.statement import Identity
 
-__all__ = ["FORMAT", "BadCertificate", "Certificate", "Ratio", "read_certificate"]
+__all__ = [
+    "FORMAT", "MAX_FILE", "BadCertificate", "Certificate", "Ratio", "all_of", "fields",
+    "json_content",
+]  # fmt: skip
 
 FORMAT = "wz-certificate/1"
 MAX_FILE = 4 * 2**20  # bytes, ours: the suite's largest has 2 kB
@@ -91,48 +94,45 @@ class Certificate:
             BadCertificate: If it isn't JSON of this version, or has other fields than that.
             BadStatement: If the identity in it isn't a statement.
         """
-        try:
-            content = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise BadCertificate(f"not a certificate: not JSON ({error})") from None
-        data = _fields(content, _FIELDS, "the certificate")
+        return cls.from_content(json_content(text))
+
+    @classmethod
+    def from_content(cls, content: Any) -> Certificate:
+        """Read what a file's JSON holds: see :meth:`from_json`."""
+        data = fields(content, _FIELDS, "the certificate")
         if data["format"] != FORMAT:
             raise BadCertificate(f"format {data['format']!r} isn't {FORMAT!r}")
         if data["order"] != len(data["recurrence"]) - 1:
             raise BadCertificate(
                 f"order {data['order']} doesn't fit {len(data['recurrence'])} coefficients"
             )
-        identity = _fields(data["identity"], {"lhs": str, "rhs": str, "vars": list}, "identity")
+        identity = fields(data["identity"], {"lhs": str, "rhs": str, "vars": list}, "identity")
         right = data["right"]
         return cls(
-            Identity(identity["lhs"], identity["rhs"], tuple(_all(identity["vars"], str, "vars"))),
+            Identity(identity["lhs"], identity["rhs"], tuple(all_of(identity["vars"], str, "vars"))),
             data["sum_var"],
             data["shift_var"],
-            tuple(_all(data["recurrence"], str, "recurrence")),
+            tuple(all_of(data["recurrence"], str, "recurrence")),
             _ratio(data["certificate"], "certificate"),
             None if right is None else _ratio(right, "right"),
-            tuple(_all(data["boundary"], str, "boundary")),
-            tuple(_all(data["base_cases"], int, "base_cases")),
+            tuple(all_of(data["boundary"], str, "boundary")),
+            tuple(all_of(data["base_cases"], int, "base_cases")),
             data["engine"],
         )
 
 
-def read_certificate(path: Path) -> Certificate:
-    """Read a certificate's file.
+def json_content(text: str) -> Any:
+    """Return what a certificate's text holds.
 
     Raises:
-        BadCertificate: If the file can't be read, is too large, or isn't a certificate.
+        BadCertificate: If it isn't JSON, or is too long.
     """
+    if len(text) > MAX_FILE:
+        raise BadCertificate(f"a certificate of {len(text)} characters, at most {MAX_FILE} allowed")
     try:
-        with path.open("rb") as file:
-            content = file.read(MAX_FILE + 1)
-        if len(content) > MAX_FILE:
-            raise BadCertificate(f"{path} is larger than {MAX_FILE} bytes")
-        return Certificate.from_json(content.decode("utf-8"))
-    except OSError as error:
-        raise BadCertificate(f"{path}: {error.strerror or error}") from error
-    except UnicodeDecodeError:
-        raise BadCertificate(f"{path} isn't text in UTF-8") from None
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise BadCertificate(f"not a certificate: not JSON ({error})") from None
 
 
 _FIELDS: dict[str, Any] = {
@@ -150,7 +150,12 @@ _FIELDS: dict[str, Any] = {
 }
 
 
-def _fields(value: Any, wanted: dict[str, Any], where: str) -> dict[str, Any]:
+def fields(value: Any, wanted: dict[str, Any], where: str) -> dict[str, Any]:
+    """Return an object of a file that has exactly the wanted fields, of the wanted types.
+
+    Raises:
+        BadCertificate: If it hasn't.
+    """
     if not isinstance(value, dict):
         raise BadCertificate(f"{where} must be an object, got {type(value).__name__}")
     for name in value:
@@ -164,7 +169,12 @@ def _fields(value: Any, wanted: dict[str, Any], where: str) -> dict[str, Any]:
     return value
 
 
-def _all(values: list[Any], kind: type, where: str) -> list[Any]:
+def all_of(values: list[Any], kind: type, where: str) -> list[Any]:
+    """Return a list of a file whose entries all have one type.
+
+    Raises:
+        BadCertificate: If one hasn't.
+    """
     for value in values:
         if type(value) is not kind:
             raise BadCertificate(f"{where} holds {value!r}; every entry must be {kind.__name__}")
@@ -172,4 +182,4 @@ def _all(values: list[Any], kind: type, where: str) -> list[Any]:
 
 
 def _ratio(value: Any, where: str) -> Ratio:
-    return Ratio(**_fields(value, {"num": str, "den": str}, where))
+    return Ratio(**fields(value, {"num": str, "den": str}, where))

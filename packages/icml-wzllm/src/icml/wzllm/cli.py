@@ -104,7 +104,7 @@ def check(options: CheckOptions) -> int:
 
     Exits with 0 if it is accepted, 1 if not, 2 if it is neither, 4 if the budget ran out.
     """
-    from icml.wzllm.certificate import read_certificate
+    from icml.wzllm.certificate_files import read_certificate
     from icml.wzllm.statement import Identity
     from icml.wzllm.worker import Stopped, Worker
 

@@ -38,6 +38,7 @@ from icml.wzllm.expressions import (
 __all__ = ["MAX_DEPTH", "MAX_LENGTH", "BadStatement", "parse", "split_equation"]
 
 MAX_LENGTH = 2000  # characters of a formula, ours
+MAX_DIGITS = 4000  # of a number, ours
 MAX_DEPTH = 100  # nesting, ours: every walk over a tree stays far from Python's recursion limit
 
 _TOKEN = re.compile(r"\s*(?:([0-9]+)|([A-Za-z_][A-Za-z_0-9]*)|(\*\*|//|[-+*/^(),]))", re.ASCII)
@@ -204,6 +205,11 @@ class _Parser:
     def _atom(self) -> Expr:
         token = self._next
         if token.kind == "integer":
+            if len(token.text) > MAX_DIGITS:  # Python itself reads no more than 4300
+                raise BadStatement(
+                    f"a number of {len(token.text)} digits at column {token.column}, "
+                    f"at most {MAX_DIGITS} allowed"
+                )
             return Integer(int(self._take().text))
         if token.kind == "(":
             self._take()

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from icml.wzllm.certificate import Certificate
+from icml.wzllm.certificate_files import AnyCertificate
+from icml.wzllm.cfinite_certificate import CFiniteCertificate, disagreement_cfinite
 from icml.wzllm.derive import Claim, Derived, Rejected, derive
 from icml.wzllm.domain import Undetermined
 from icml.wzllm.expressions import Sum
@@ -32,7 +34,7 @@ class Report:
     """Equations between exact numbers that were compared as well."""
 
 
-def verify(certificate: Certificate, identity: Identity | None = None) -> Report:
+def verify(certificate: AnyCertificate, identity: Identity | None = None) -> Report:
     """Check a certificate: does it prove its identity for all whole values of the variables?
 
     What the certificate says of B and of base cases is compared with what follows from the
@@ -53,6 +55,9 @@ def verify(certificate: Certificate, identity: Identity | None = None) -> Report
     """
     if identity is not None and not _same(identity, certificate.identity):
         return Report(False, f"the certificate is for another statement: {certificate.identity}")
+    if isinstance(certificate, CFiniteCertificate):
+        wrong, witnesses = disagreement_cfinite(certificate)
+        return Report(not wrong, wrong, witnesses)
     try:
         shape = reshape(certificate.identity)
         claim = read_claim(certificate, shape)

@@ -18,7 +18,10 @@ from types import TracebackType
 from typing import Any, NamedTuple
 
 from icml.wzllm.certificate import Certificate
+from icml.wzllm.certificate_files import AnyCertificate, certificate_from_json
 from icml.wzllm.certify import Outcome, certify
+from icml.wzllm.cfinite_certificate import CFiniteCertificate, find_cfinite
+from icml.wzllm.cfinite_terms import NotCFinite
 from icml.wzllm.statement import Identity
 from icml.wzllm.training.answers import judged
 from icml.wzllm.verification import Report, verify
@@ -78,13 +81,30 @@ class Worker:
         certificate = None if text is None else Certificate.from_json(text)
         return Outcome(answer["status"], answer["detail"], certificate)
 
-    def verify(self, certificate: Certificate, *, budget_s: float) -> Report:
+    def find_cfinite(self, identity: Identity, *, budget_s: float) -> CFiniteCertificate:
+        """Run :func:`icml.wzllm.cfinite_certificate.find_cfinite` in the process.
+
+        Raises:
+            NotCFinite: If a side isn't C-finite.
+            Stopped: If it takes more than ``budget_s`` seconds or too much memory.
+        """
+        answer = self._ask({"do": "find c-finite", "identity": _identity_to_json(identity)}, budget_s)
+        if answer["certificate"] is None:
+            raise NotCFinite(answer["detail"])
+        found = certificate_from_json(answer["certificate"])
+        assert isinstance(found, CFiniteCertificate)
+        return found
+
+    def verify(
+        self, certificate: AnyCertificate, identity: Identity | None = None, *, budget_s: float
+    ) -> Report:
         """Run :func:`icml.wzllm.verification.verify` in the process.
 
         Raises:
             Stopped: If it takes more than ``budget_s`` seconds or too much memory.
         """
-        request = {"do": "verify", "certificate": certificate.to_json()}
+        wanted = None if identity is None else _identity_to_json(identity)
+        request = {"do": "verify", "certificate": certificate.to_json(), "identity": wanted}
         return Report(**self._ask(request, budget_s))
 
     def judge(self, identity: Identity, text: str, *, budget_s: float) -> Report:
@@ -172,10 +192,15 @@ def _identity_to_json(identity: Identity) -> dict[str, Any]:
 
 def answer(request: dict[str, Any]) -> dict[str, Any]:
     """Do what a request asks for."""
-    if request["do"] == "verify":
-        return asdict(verify(Certificate.from_json(request["certificate"])))
     fields = request["identity"]
-    identity = Identity(fields["lhs"], fields["rhs"], tuple(fields["vars"]))
+    identity = fields and Identity(fields["lhs"], fields["rhs"], tuple(fields["vars"]))
+    if request["do"] == "verify":
+        return asdict(verify(certificate_from_json(request["certificate"]), identity))
+    if request["do"] == "find c-finite":
+        try:
+            return {"certificate": find_cfinite(identity).to_json()}
+        except NotCFinite as error:
+            return {"certificate": None, "detail": str(error)}
     if request["do"] == "judge":
         return asdict(judged(identity, request["text"]))
     outcome = certify(identity, max_order=request["max_order"], min_order=request["min_order"])
