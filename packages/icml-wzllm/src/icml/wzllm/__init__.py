@@ -7,14 +7,21 @@ from icml.core.lazy import exports
 
 __version__ = version("icml-wzllm")
 __all__ = [
+    "Attempt",
     "BadStatement",
     "CFiniteCertificate",
+    "Candidate",
     "Certificate",
     "Counterexample",
+    "HybridProver",
     "Identity",
     "Proof",
+    "Proposed",
+    "Prover",
     "Report",
     "Status",
+    "SymbolicProver",
+    "TransformersProver",
     "__version__",
     "check_small_values",
     "evaluate",
@@ -33,6 +40,15 @@ if TYPE_CHECKING:
     from icml.wzllm.identities import suite
     from icml.wzllm.parser import parse
     from icml.wzllm.proofs import Proof, Status, prove
+    from icml.wzllm.provers import (
+        Attempt,
+        Candidate,
+        HybridProver,
+        Proposed,
+        Prover,
+        SymbolicProver,
+        TransformersProver,
+    )
     from icml.wzllm.statement import BadStatement, Identity
     from icml.wzllm.values import evaluate
     from icml.wzllm.verification import Report, verify
@@ -47,6 +63,15 @@ else:
             "finite": ["Counterexample", "check_small_values"],
             "parser": ["parse"],
             "proofs": ["Proof", "Status", "prove"],
+            "provers": [
+                "Attempt",
+                "Candidate",
+                "HybridProver",
+                "Proposed",
+                "Prover",
+                "SymbolicProver",
+                "TransformersProver",
+            ],
             "statement": ["BadStatement", "Identity"],
             "identities": ["suite"],
             "verification": ["Report", "verify"],

@@ -109,7 +109,9 @@ class Certificate:
         identity = fields(data["identity"], {"lhs": str, "rhs": str, "vars": list}, "identity")
         right = data["right"]
         return cls(
-            Identity(identity["lhs"], identity["rhs"], tuple(all_of(identity["vars"], str, "vars"))),
+            Identity(
+                identity["lhs"], identity["rhs"], tuple(all_of(identity["vars"], str, "vars"))
+            ),
             data["sum_var"],
             data["shift_var"],
             tuple(all_of(data["recurrence"], str, "recurrence")),

@@ -105,9 +105,7 @@ def bound(expr: Expr, variable: str) -> Bound:
     raise NotCFinite(f"{shown(expr)} isn't C-finite in {variable}")
 
 
-def _parts(
-    kind: type[Add | Multiply], parts: tuple[Expr, ...], variable: str
-) -> list[Bound]:
+def _parts(kind: type[Add | Multiply], parts: tuple[Expr, ...], variable: str) -> list[Bound]:
     """Bound the terms or factors; those that are polynomials are one."""
     others = [part for part in parts if degree(part, variable) is None]
     polynomials = tuple(part for part in parts if part not in others)
@@ -169,9 +167,9 @@ def _power(expr: Power, variable: str) -> Bound:
 
 def _call(expr: Call, variable: str) -> Bound:
     form = linear(expr.arguments[0])
-    if form is not None and form.names == (variable,):
-        if expr.function == "fibonacci" and form.slope(variable) > 0:
-            return ONE.then(2, form.first(variable, 0), shown(expr))
+    alone = form is not None and form.names == (variable,)
+    if expr.function == "fibonacci" and form is not None and alone and form.slope(variable) > 0:
+        return ONE.then(2, form.first(variable, 0), shown(expr))
     raise NotCFinite(f"{shown(expr)} isn't C-finite in {variable}")
 
 

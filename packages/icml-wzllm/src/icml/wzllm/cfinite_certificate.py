@@ -10,7 +10,7 @@ from typing import Any
 
 from icml.core.journal import write_atomic
 from icml.wzllm.certificate import BadCertificate, all_of, fields
-from icml.wzllm.cfinite import Bound, NotCFinite, bound
+from icml.wzllm.cfinite import MAX_ORDER, MAX_START, Bound, NotCFinite, bound
 from icml.wzllm.statement import Identity
 from icml.wzllm.values import Meter, TooLarge, Undefined, compiled
 
@@ -72,7 +72,9 @@ class CFiniteCertificate:
             raise BadCertificate(f"format {data['format']!r} isn't {CFINITE_FORMAT!r}")
         identity = fields(data["identity"], {"lhs": str, "rhs": str, "vars": list}, "identity")
         return cls(
-            Identity(identity["lhs"], identity["rhs"], tuple(all_of(identity["vars"], str, "vars"))),
+            Identity(
+                identity["lhs"], identity["rhs"], tuple(all_of(identity["vars"], str, "vars"))
+            ),
             data["variable"],
             data["start"],
             data["order"],
@@ -136,31 +138,47 @@ def disagreement_cfinite(certificate: CFiniteCertificate) -> tuple[str, int]:
         Why it isn't accepted ("" if it is), and how many equations between numbers were compared
         beyond what the proof needs.
     """
-    identity = certificate.identity
     try:
-        needed = _needed(identity)
+        needed = _needed(certificate.identity)
     except NotCFinite as error:
         return str(error), 0
-    if certificate.variable != identity.vars[0]:
-        return f"{certificate.variable!r} isn't the variable of the statement", 0
-    if certificate.start != needed.start:
-        return f"the recurrences hold from {needed.start} on, not {certificate.start}", 0
-    if certificate.order != needed.order:
-        return f"the order that follows is {needed.order}, not {certificate.order}", 0
+    wrong = _misread(certificate, needed) or _unequal(certificate)
+    return (wrong, 0) if wrong else ("", WITNESSES)
+
+
+def _misread(certificate: CFiniteCertificate, needed: Bound) -> str:
+    """Say what a certificate claims that doesn't follow from its statement."""
+    if certificate.variable != certificate.identity.vars[0]:
+        return f"{certificate.variable!r} isn't the variable of the statement"
+    if certificate.start < needed.start:
+        return f"the recurrences hold from {needed.start} on, not {certificate.start}"
+    if certificate.order < needed.order:
+        return f"the order that follows is {needed.order}, not {certificate.order}"
+    if certificate.start > MAX_START or certificate.order > MAX_ORDER:
+        return (
+            f"start {certificate.start} and order {certificate.order}, at most {MAX_START} and "
+            f"{MAX_ORDER} are tried"
+        )
     if certificate.steps and certificate.steps != needed.steps:
-        return "the record isn't how the order follows", 0
+        return "the record isn't how the order follows"
+    return ""
+
+
+def _unequal(certificate: CFiniteCertificate) -> str:
+    """Compare the sides where the proof needs it, and a little further."""
+    identity = certificate.identity
     left, right = compiled(identity.left), compiled(identity.right)
     meter = Meter(WORK)
-    for value in range(needed.start + needed.order + WITNESSES):
+    for value in range(certificate.start + certificate.order + WITNESSES):
         point = {certificate.variable: value}
         try:
             sides = left(dict(point), meter), right(dict(point), meter)
         except Undefined as error:
-            if value < needed.start:
+            if value < certificate.start:
                 continue  # the statement says nothing there
-            return f"at {certificate.variable} = {value} a side has no value: {error}", 0
+            return f"at {certificate.variable} = {value} a side has no value: {error}"
         except TooLarge as error:
-            return f"at {certificate.variable} = {value}: {error}", 0
+            return f"at {certificate.variable} = {value}: {error}"
         if sides[0] != sides[1]:
-            return f"the sides differ at {certificate.variable} = {value}", 0
-    return "", WITNESSES
+            return f"the sides differ at {certificate.variable} = {value}"
+    return ""

@@ -19,7 +19,16 @@ from icml.wzllm.expressions import (
 )
 from icml.wzllm.values import Meter, Number, TooLarge, Undefined, evaluate
 
-__all__ = ["Linear", "NotCFinite", "constant", "degree", "linear", "monomials", "shown", "split_power"]
+__all__ = [
+    "Linear",
+    "NotCFinite",
+    "constant",
+    "degree",
+    "linear",
+    "monomials",
+    "shown",
+    "split_power",
+]
 
 MAX_EXPANDED = 200  # products of a summand that is multiplied out, ours
 MAX_SPELT = 8  # exponent of a sum that is multiplied out, ours

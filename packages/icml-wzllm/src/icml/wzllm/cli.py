@@ -40,6 +40,14 @@ class ProveOptions:
     """For example "sum(k,0,n,binomial(n,k)^2) = binomial(2*n,n)"."""
     tier: Literal["finite", "certificate", "kernel"] = "certificate"
     """Compare small values; find and check a certificate; have a Lean kernel check the proof."""
+    prover: Annotated[str, arg(metavar="PROVER")] = "symbolic"
+    """Who proposes proofs, the judge stays ours: symbolic; model:MODEL, a language model; or
+    hybrid:MODEL, the model for what symbolic leaves open. MODEL is the folder of an
+    `icml wzllm train` run, a model's folder or a hub id."""
+    proposals: int = 8
+    """Proposals of a model that are judged, for each goal."""
+    seed: int = 0
+    """For what a model draws."""
     max_order: int = 4
     """Highest order of a recurrence, 0 or more."""
     budget: float = 30.0
@@ -53,6 +61,11 @@ class ProveOptions:
         """Refuse numbers that make no sense."""
         if self.max_order < 0:
             raise ValueError(f"--max-order must be 0 or more, got {self.max_order}")
+        if self.proposals < 1 or self.seed < 0:
+            raise ValueError(
+                "--proposals must be 1 or more and --seed 0 or more, "
+                f"got {self.proposals} and {self.seed}"
+            )
         _check_budget(self.budget)
 
 
@@ -64,17 +77,28 @@ def prove(options: ProveOptions) -> int:
     """
     from icml.wzllm.bench import proof_to_json
     from icml.wzllm.proofs import prove as run
+    from icml.wzllm.provers import prover_from_text
+    from icml.wzllm.provers.proving import provenance
     from icml.wzllm.show import proof_text
+    from icml.wzllm.statement import Identity
 
+    identity = Identity.parse(options.statement)  # before a model is loaded
+    prover = prover_from_text(options.prover, max_order=options.max_order, budget_s=options.budget)
     proof = run(
-        options.statement,
+        identity,
+        prover=prover,
         tier=options.tier,
         max_order=options.max_order,
         budget_s=options.budget,
+        proposals=options.proposals,
+        seed=options.seed,
     )
-    if options.save is not None and proof.certificate is not None:
-        proof.certificate.save(options.save)
-    print(json.dumps(proof_to_json(proof), indent=1) if options.json else proof_text(proof))
+    if options.save is not None and (found := proof.certificate or proof.induction):
+        found.save(options.save)
+    if options.json:
+        print(json.dumps({**proof_to_json(proof), **provenance(proof)}, indent=1))
+    else:
+        print(proof_text(proof))
     if options.tier == "kernel" and str(proof.status) == "certified":
         return 1
     return EXIT_CODES[str(proof.status)]

@@ -34,6 +34,9 @@ def checked_by_kernel(
     from icml.wzllm.kernel import WheelKernel
     from icml.wzllm.lean.printer import Unprintable
 
+    if proof.template == "c-finite":
+        detail = "not printed for the kernel: a proof by bounded induction (C-finite)"
+        return replace(proof, detail=detail)
     if proof.certificate is None:
         return replace(proof, detail="not printed: a statement without variables has no recurrence")
     try:

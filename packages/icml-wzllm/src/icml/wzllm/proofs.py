@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 
 from icml.wzllm.certificate import Certificate
 from icml.wzllm.certify import MAX_ORDER
+from icml.wzllm.cfinite_certificate import CFiniteCertificate
 from icml.wzllm.finite import Counterexample, FiniteCheck, check_small_values
 from icml.wzllm.statement import BadStatement, Identity
 from icml.wzllm.worker import Stopped, Worker
@@ -18,6 +19,8 @@ from icml.wzllm.worker import Stopped, Worker
 if TYPE_CHECKING:
     from icml.wzllm.kernel import Kernel, Verdict
     from icml.wzllm.lean.printer import LeanProof
+    from icml.wzllm.lean.sketch import SubGoal
+    from icml.wzllm.provers.protocol import Attempt, Prover
 
 __all__ = ["Proof", "Status", "Tier", "prove"]
 
@@ -66,17 +69,30 @@ class Proof:
     """The same with its statement, and how that was restated."""
     verdict: Verdict | None = None
     """What the kernel said of it."""
+    template: str = ""
+    """How it was certified: ``wz`` by creative telescoping, ``c-finite`` by a bounded induction."""
+    induction: CFiniteCertificate | None = None
+    """The certificate of the template ``c-finite``."""
+    prover: str = ""
+    """Whose proposal was accepted, where provers were asked."""
+    attempts: tuple[Attempt, ...] = ()
+    """What was proposed, in order, and why it was refused."""
+    open_goals: tuple[SubGoal, ...] = ()
+    """Obligations that the kernel's proof lacks, where the printer could name them."""
 
 
 def prove(
     identity: Identity | str,
     *,
+    prover: Prover | None = None,
     tier: Tier = "certificate",
     max_order: int = MAX_ORDER,
     check_upto: int = 12,
     budget_s: float = 30.0,
     kernel: Kernel | None = None,
     worker: Worker | None = None,
+    proposals: int = 8,
+    seed: int = 0,
 ) -> Proof:
     """Try to refute a statement at small values, then to certify it, then to have it checked.
 
@@ -84,6 +100,9 @@ def prove(
 
     Args:
         identity: The statement, or its text.
+        prover: Proposes certificates, and terms for obligations that the printer can't prove; see
+            :mod:`icml.wzllm.provers`. What it says is judged here, never believed. The search for
+            a recurrence and R alone if None.
         tier: How far to go. ``finite`` compares small values; ``certificate`` (the default) looks
             for a recurrence and R, and has the judge check them; ``kernel`` prints the proof and
             has a Lean kernel check that.
@@ -92,6 +111,8 @@ def prove(
         budget_s: Seconds for the search, and again for the kernel.
         kernel: Judges the proof; the one of the wheel (``icml-wzllm[kernel]``) if None.
         worker: A running child process for many statements; one for this call if None.
+        proposals: How many of a prover's proposals for one goal are looked at.
+        seed: For the prover.
 
     Raises:
         BadStatement: If the text isn't a statement, or has no value at any small point.
@@ -105,6 +126,8 @@ def prove(
     start = time.perf_counter()
     if isinstance(identity, str):
         identity = Identity.parse(identity)
+    if proposals < 1:
+        raise ValueError(f"proposals must be 1 or more, got {proposals}")
     if max_order < 0 or check_upto < 0 or not (budget_s > 0 and isfinite(budget_s)):
         raise ValueError(
             f"max_order and check_upto must be 0 or more and budget_s positive and finite, "
@@ -115,11 +138,22 @@ def prove(
     if proof.status is Status.OPEN and tier != "finite":
         with ExitStack() as stack:
             at_hand = worker or stack.enter_context(Worker())
-            proof = _searched(proof, at_hand, max_order, budget_s)
+            if prover is None:
+                proof = _searched(proof, at_hand, max_order, budget_s)
+            else:
+                from icml.wzllm.provers.proving import certified
+
+                proof = certified(proof, prover, at_hand, n=proposals, seed=seed, budget_s=budget_s)
             if proof.status is Status.CERTIFIED and tier == "kernel":
                 from icml.wzllm.formal import checked_by_kernel
 
                 proof = checked_by_kernel(proof, at_hand, kernel, max_order, budget_s)
+                if prover is not None and proof.status is Status.CERTIFIED and proof.lean is None:
+                    from icml.wzllm.provers.proving import completed
+
+                    proof = completed(
+                        proof, prover, kernel, n=proposals, seed=seed, budget_s=budget_s
+                    )
     return replace(proof, seconds=time.perf_counter() - start)
 
 
@@ -155,5 +189,6 @@ def _searched(proof: Proof, worker: Worker, max_order: int, budget_s: float) -> 
         status=Status(outcome.status),
         detail=outcome.detail,
         certificate=outcome.certificate,
+        template="" if outcome.certificate is None else "wz",
         reached="certificate",
     )

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from icml.wzllm.certificate import Certificate, Ratio
+from icml.wzllm.cfinite_certificate import CFiniteCertificate
 from icml.wzllm.proofs import Proof
+from icml.wzllm.provers.protocol import refusals
 
 __all__ = ["proof_text", "recurrence_text"]
+
+SHOWN_REASONS = 5
 
 
 def proof_text(proof: Proof) -> str:
@@ -17,6 +21,10 @@ def proof_text(proof: Proof) -> str:
         lines.append(proof.detail)
     if proof.certificate is not None:
         lines += _certificate_lines(proof.certificate)
+    if proof.induction is not None:
+        lines += _induction_lines(proof.induction)
+    if any(attempt.reason or attempt.prover != "symbolic" for attempt in proof.attempts):
+        lines += _prover_lines(proof)
     if proof.verdict is not None:
         verdict = proof.verdict
         axioms = ", ".join(verdict.axioms) or "none"
@@ -27,6 +35,26 @@ def proof_text(proof: Proof) -> str:
     lines.append(f"checked      {proof.points} points exactly")
     lines.append(f"time         {proof.seconds:.2f} s")
     return "\n".join(lines)
+
+
+def _induction_lines(certificate: CFiniteCertificate) -> list[str]:
+    n, start = certificate.variable, certificate.start
+    last = start + certificate.order - 1
+    steps = [f"             {step}" for step in certificate.steps]
+    return [
+        "template     C-finite: both sides satisfy recurrences in constants",
+        *steps,
+        f"induction    equal at {n} = {start} to {last}, hence for all {n} >= {start}",
+    ]
+
+
+def _prover_lines(proof: Proof) -> list[str]:
+    accepted = sum(attempt.accepted for attempt in proof.attempts)
+    whose = f"{proof.prover}: " if proof.prover else ""
+    lines = [f"prover       {whose}{len(proof.attempts)} proposals judged, {accepted} accepted"]
+    for reason, count in refusals(proof.attempts)[:SHOWN_REASONS]:
+        lines.append(f"             refused {count}: {reason}")
+    return lines
 
 
 def recurrence_text(certificate: Certificate) -> str:

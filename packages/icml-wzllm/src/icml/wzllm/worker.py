@@ -23,7 +23,7 @@ from icml.wzllm.certify import Outcome, certify
 from icml.wzllm.cfinite_certificate import CFiniteCertificate, find_cfinite
 from icml.wzllm.cfinite_terms import NotCFinite
 from icml.wzllm.statement import Identity
-from icml.wzllm.training.answers import judged
+from icml.wzllm.training.answers import completed, judged
 from icml.wzllm.verification import Report, verify
 
 __all__ = ["Stopped", "Worker"]
@@ -88,7 +88,9 @@ class Worker:
             NotCFinite: If a side isn't C-finite.
             Stopped: If it takes more than ``budget_s`` seconds or too much memory.
         """
-        answer = self._ask({"do": "find c-finite", "identity": _identity_to_json(identity)}, budget_s)
+        answer = self._ask(
+            {"do": "find c-finite", "identity": _identity_to_json(identity)}, budget_s
+        )
         if answer["certificate"] is None:
             raise NotCFinite(answer["detail"])
         found = certificate_from_json(answer["certificate"])
@@ -115,6 +117,19 @@ class Worker:
         """
         request = {"do": "judge", "identity": _identity_to_json(identity), "text": text}
         return Report(**self._ask(request, budget_s))
+
+    def complete(
+        self, identity: Identity, text: str, *, budget_s: float
+    ) -> tuple[Report, Certificate | None]:
+        """Run :func:`icml.wzllm.training.answers.completed` in the process.
+
+        Raises:
+            Stopped: If it takes more than ``budget_s`` seconds or too much memory.
+        """
+        request = {"do": "complete", "identity": _identity_to_json(identity), "text": text}
+        answer = self._ask(request, budget_s)
+        found = answer["certificate"]
+        return Report(**answer["report"]), None if found is None else Certificate.from_json(found)
 
     def stop(self) -> None:
         """End the process, at once."""
@@ -203,6 +218,9 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
             return {"certificate": None, "detail": str(error)}
     if request["do"] == "judge":
         return asdict(judged(identity, request["text"]))
+    if request["do"] == "complete":
+        report, found = completed(identity, request["text"])
+        return {"report": asdict(report), "certificate": found and found.to_json()}
     outcome = certify(identity, max_order=request["max_order"], min_order=request["min_order"])
     text = None if outcome.certificate is None else outcome.certificate.to_json()
     return {"status": outcome.status, "detail": outcome.detail, "certificate": text}

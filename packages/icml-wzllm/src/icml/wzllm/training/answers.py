@@ -20,7 +20,7 @@ from icml.wzllm.text import term_text
 from icml.wzllm.values import Undefined
 from icml.wzllm.verification import Report, read_claim, verify
 
-__all__ = ["judged", "written"]
+__all__ = ["completed", "judged", "written"]
 
 MAX_ANSWER = 2000  # characters, ours: as for a statement
 
@@ -51,9 +51,21 @@ def judged(identity: Identity, text: str) -> Report:
         >>> judged(row, "-3, 1 | k | k-n-1").reason
         "the telescoped equation isn't an identity"
     """
+    report, certificate = completed(identity, text)
+    return report if certificate is None else verify(certificate, identity)
+
+
+def completed(identity: Identity, text: str) -> tuple[Report, Certificate | None]:
+    """Make a certificate of an answer: B and the base cases are derived, the rest is not believed.
+
+    Returns:
+        Why there is none, and the certificate or None; ``verify`` has still to judge it.
+    """
+    if len(text) > MAX_ANSWER:
+        return Report(False, f"an answer of {len(text)} characters, at most {MAX_ANSWER}"), None
     parts = [part.strip() for part in text.split("|")]
-    if len(text) > MAX_ANSWER or len(parts) != 3:
-        return Report(False, "not of the form a_0, a_1, … | numerator | denominator")
+    if len(parts) != 3:
+        return Report(False, "not of the form a_0, a_1, … | numerator | denominator"), None
     recurrence = tuple(coefficient.strip() for coefficient in parts[0].split(","))
     try:
         shape = reshape(identity)
@@ -65,7 +77,8 @@ def judged(identity: Identity, text: str) -> Report:
         derived = derive(claim)
         boundary = tuple(term_text(claim.ring, term) for term in derived.boundary) or ("0",)
     except (Rejected, Undetermined, BadStatement, NotHypergeometric, OutOfReach) as error:
-        return Report(False, str(error))
+        return Report(False, str(error)), None
     except (Undefined, IndexError) as error:
-        return Report(False, f"the statement has no value or no variable: {error}")
-    return verify(replace(claimed, boundary=boundary, base_cases=derived.base_cases), identity)
+        return Report(False, f"the statement has no value or no variable: {error}"), None
+    found = replace(claimed, boundary=boundary, base_cases=derived.base_cases)
+    return Report(True, ""), found
