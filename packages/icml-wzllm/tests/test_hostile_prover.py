@@ -7,7 +7,7 @@ import pytest
 from icml.wzllm import Candidate, Identity, Proposed, Status, prove
 from icml.wzllm.certify import certify
 from icml.wzllm.kernel import WheelKernel
-from icml.wzllm.kernel.scan import Refused
+from icml.wzllm.lean.mathlib import NAT
 from icml.wzllm.lean.printer import print_proof
 from icml.wzllm.provers.obligations import as_term, draft, draft_of_sketch, opened
 from icml.wzllm.provers.settling import settle
@@ -94,8 +94,8 @@ REFUSED_UNSEEN = [
     ("Lean.ofReduceBool", "the word ofReduceBool"),
     ('h)\n#eval IO.FS.writeFile "/tmp/x" "y"', "a command that begins with #"),
     ("h)\nrun_cmd throw", "the word run_cmd"),
-    ("h)\nmacro_rules | `(identity_P) => `(0)", "the word macro_rules"),
-    ('h)\nnotation "Eq" => Ne', "the word notation"),
+    ("h)\nmacro_rules | `(identity_P) => `(0)", "a quoted name or syntax"),
+    ('h)\nnotation "Eq" => Ne', "a string"),
     ("h)\nlocal infix:50 x => Eq", "the word local"),
     ("h)\nset_option debug.skipKernelTC true", "the word set_option"),
     ("h)\nimport Lean", "the word import"),
@@ -141,13 +141,12 @@ def test_what_can_not_be_a_term_is_refused_before_lean_sees_it(term, reason):
 REFUSED_BY_LEAN = [
     "h",
     "this is not Lean at all",
-    "def",
-    "s\u043erry",  # with a Cyrillic o, which is another word
     "fun x => x",
     "identity_cancel n a b h",  # itself
     "identity n",  # comes later
     "let identity_P := fun n => 0; h",
     "Nat.rec (motive := fun _ => Eq a b) (h) (fun _ x => x) n",
+    "s\u043erry",  # with a Cyrillic o, which is another word
     "by decide",
     "by exact h",
     "(fun (P : Prop) (x : P) => x) (Eq a b) (by assumption)",
@@ -155,38 +154,31 @@ REFUSED_BY_LEAN = [
 
 
 @pytest.mark.kernel
-@pytest.mark.parametrize("term", REFUSED_BY_LEAN)
-def test_terms_that_prove_something_else_are_refused_by_the_kernel(term):
+@pytest.mark.parametrize(
+    "terms", [REFUSED_BY_LEAN[:2], pytest.param(REFUSED_BY_LEAN[2:], marks=pytest.mark.slow)]
+)
+def test_terms_that_prove_something_else_are_refused_by_the_kernel(terms):
     found = certify(QUADRATIC, min_order=1).certificate
-    reason = ""
-    try:
-        as_term(term)
-    except Refused as error:
-        reason = str(error)
-    done = settle(
-        draft(found, QUADRATIC), [Scripted(term)], WheelKernel(), n=1, seed=0, budget_s=60
-    )
+    prover = Scripted(*terms)
+    made = draft(found, QUADRATIC)
+    done = settle(made, [prover], WheelKernel(), n=len(terms), seed=0, budget_s=60 * len(terms))
     assert done.text is None
-    (attempt,) = done.attempts
-    assert not attempt.accepted
-    assert attempt.reason.startswith(f"refused before Lean saw it: {reason}"[:60]
-                                     if reason else "the kernel: line ")  # fmt: skip
+    assert [attempt.text for attempt in done.attempts] == terms
+    assert not any(attempt.accepted for attempt in done.attempts)
+    assert all(attempt.reason.startswith("the kernel: line ") for attempt in done.attempts)
 
 
 @pytest.mark.kernel
 def test_axioms_behind_the_scan_are_seen_by_the_kernel(monkeypatch):
     """Even if the scan let a declaration through, the re-check would name the axiom."""
     from icml.wzllm.kernel import judge
-    from icml.wzllm.provers import obligations
 
     monkeypatch.setattr(judge, "scan", lambda text, taken=(): text)
-    monkeypatch.setattr(obligations, "as_term", lambda text: text)
     found = certify(QUADRATIC, min_order=1).certificate
     made = draft(found, QUADRATIC)
     text = made.filled({"cancel": "cheat n a b h"})
-    says = made.goals[0].statement.replace("(n : Nat)", "(n : Nat)", 1)
     place = text.index("theorem identity_cancel")
-    text = text[:place] + f"axiom cheat {says}\n" + text[place:]
+    text = text[:place] + f"axiom cheat {made.goals[0].statement}\n" + text[place:]
     verdict = WheelKernel().check(text, made.theorem, made.statement, 60)
     assert not verdict.accepted
     assert verdict.axioms == ("cheat",)
@@ -220,6 +212,7 @@ def test_loops_and_bombs_end_within_their_limits(term, memory_mb, reason):
 
 
 @pytest.mark.kernel
+@pytest.mark.slow
 def test_a_slow_term_leaves_time_for_the_next_prover():
     """One that never ends gets its share; the right one after it is still judged."""
     loop = "by repeat (first | skip | assumption)"
@@ -250,8 +243,7 @@ def test_opened_goals_are_the_statements_of_the_printed_proof(row):
     printed, made, proofs = row
     assert {goal.name for goal in made.goals} == set(proofs)
     assert all("noncomputable def identity_F" in goal.context for goal in made.goals)
-    text = made.filled({name: proof for name, proof in proofs.items()})
-    assert text == printed.text
+    assert made.filled(proofs) == printed.text
     with pytest.raises(ValueError, match="no obligation 'nothing'"):
         opened(printed, ["nothing"])
 
@@ -266,7 +258,7 @@ def test_each_goal_is_tried_for_itself_and_a_second_prover_gets_the_rest(row):
     assert done.text is not None
     assert done.verdict.accepted
     assert [(a.goal, a.accepted) for a in done.attempts] == [
-        ("hop", False), ("hop", True), ("start", False), ("start", True), ("closed", True)
+        ("start", False), ("hop", False), ("hop", True), ("start", True), ("closed", True)
     ]  # fmt: skip
 
 
@@ -288,7 +280,7 @@ def test_terms_go_into_a_mathlib_sketch_and_nowhere_else():
     identity = Identity.parse("sum(k,0,n,binomial(n,k)*x^k) = (1+x)^n")
     made = draft_of_sketch(sketch(certify(identity).certificate, identity))
     assert made.theorem == "identity"
-    assert made.statement.startswith("∀ (x : ℕ) (n : ℕ), ∑ k ∈ Finset.range (n + 1)")
+    assert made.statement.startswith(f"∀ (x : {NAT}) (n : {NAT}), ∑ k ∈ Finset.range (n + 1)")
     terms = {goal.name: as_term("by\n  intro n\n  simp") for goal in made.goals}
     text = made.filled(terms)
     assert "?" not in text

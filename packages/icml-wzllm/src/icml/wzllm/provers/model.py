@@ -110,8 +110,8 @@ class TransformersProver:
         if folder is not None:
             found = _recipe_options(Path(source) / "recipe.json")
         loaded = load(source if folder is None else folder, device=device)
-        name = f"model:{source}"
-        return cls(loaded.model, loaded.tokenizer, **{"name": name, **found, **options})
+        chosen: dict[str, Any] = {"name": f"model:{source}", **found, **options}
+        return cls(loaded.model, loaded.tokenizer, **chosen)
 
     def propose(self, goals: Sequence[Identity | SubGoal], n: int, seed: int) -> Sequence[Proposed]:
         """Generate ``n`` answers to each goal; see :class:`icml.wzllm.provers.Prover`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 from typing import NamedTuple
 
 from icml.core.errors import UserError
@@ -131,7 +132,7 @@ def opened(printed: LeanProof, names: Collection[str]) -> Draft:
         if found is None:
             raise UserError(f"the printed proof has no obligation {name!r}")
         text = text[: found.start(2)] + f"  ?{name}\n" + text[found.end(2) :]
-    return _draft(printed._replace(text=text))
+    return _draft(replace(printed, text=text))
 
 
 def draft_of_sketch(sketch: Sketch) -> Draft:

@@ -139,5 +139,10 @@ class _Run:
             return "not judged: the budget is spent", None
         # Each check gets an equal share of what is left, so that one can't use it all up.
         verdict = self.kernel.check(text, theorem, statement, max(1.0, left / (shares + 1)))
-        said = verdict.messages[0][:500] if verdict.messages else "not accepted"
-        return "" if verdict.accepted else f"the kernel: {said}", verdict
+        return "" if verdict.accepted else f"the kernel: {_most_telling(verdict)}", verdict
+
+
+def _most_telling(verdict: Verdict) -> str:
+    """Return the first message that says more than how Lean ended."""
+    said = [text for text in verdict.messages if not text.startswith("Lean ended with exit status")]
+    return (said or [*verdict.messages, "not accepted"])[0][:500]
