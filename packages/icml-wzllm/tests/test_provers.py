@@ -234,7 +234,7 @@ def taught():
     """A random model of a few thousand weights that has learnt two answers."""
     torch.manual_seed(0)
     loaded = load("random:llama?layers=1&hidden=32&heads=2&vocab=300&ctx=128", device="cpu")
-    learner = Learner(loaded.model, writing(loaded.tokenizer, "{statement}\n", 24), batch=8)
+    learner = Learner(loaded.model, writing(loaded.tokenizer, "{statement}\n", 24), batch=4)
     pairs = [(Statement(ROW), RIGHT), (Statement(FIBONACCI), "c-finite | 0 | 6")]
     learner.fit(pairs, 100, learning_rate=1e-2, seed=0)
     loaded.model.eval()
