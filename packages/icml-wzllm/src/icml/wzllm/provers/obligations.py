@@ -112,7 +112,7 @@ def draft(certificate: Certificate, identity: Identity, *, theorem: str = "ident
         Unprintable: If the statement itself can't be printed, so that there is nothing to fill.
     """
     printer = _Open(certificate, identity)
-    printed = printer.proof(theorem)
+    printed = printer.proof(theorem, identity)
     return _draft(printed)
 
 

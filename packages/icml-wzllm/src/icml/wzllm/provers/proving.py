@@ -45,6 +45,7 @@ def completed(
         The proof: proved, or still certified with the open goals named.
     """
     from icml.wzllm.kernel import WheelKernel
+    from icml.wzllm.lean.printer import LeanProof
     from icml.wzllm.lean.summand import Unprintable
     from icml.wzllm.provers.obligations import draft
     from icml.wzllm.provers.settling import settle
@@ -72,6 +73,9 @@ def completed(
         status=Status.PROVED,
         reached="kernel",
         lean=done.text,
+        printed=LeanProof(
+            done.text, open_proof.theorem, open_proof.statement, open_proof.rewritings
+        ),
         detail=f"{detail}obligations proved by {_authors(done.attempts)}",
     )
 
