@@ -1,17 +1,29 @@
 import json
+import subprocess
+import time
 
 import pytest
 
-from icml.agent_omit.cli import AnalyseOptions, SFTOptions, SynthesizeOptions, analyse, synthesize
+from icml.agent_omit.agents import transcript_of
+from icml.agent_omit.cli import (
+    AnalyseOptions,
+    DemonstrateOptions,
+    SFTOptions,
+    SynthesizeOptions,
+    analyse,
+    demonstrate,
+    synthesize,
+)
 from icml.agent_omit.cli import sft as sft_command
+from icml.agent_omit.demonstrations import demonstrations
 from icml.agent_omit.environments import environment
-from icml.agent_omit.experts import expert_episode
-from icml.agent_omit.sft import segment_rows, write_rows
 from icml.agent_omit.sft_recipe import read_sft_recipe, sft_config
+from icml.agent_omit.tokenizers import load_tokenizer
 from icml.agent_omit.vault import Vault
 from icml.agent_omit.words import vault_words
 from icml.core.errors import UserError
 from icml.core.models.tiny import causal_lm
+from icml.core.reproduce_all import ICML
 from icml.core.rl.recipe import recipe_names
 
 
@@ -25,14 +37,10 @@ def model(tmp_path):
 
 
 def recipe_of(tmp_path, model, **training):
-    from icml.agent_omit.agents import plain_transcript
-
-    transcript = plain_transcript(vault_words(Vault()).tokenizer())
-    episodes = [
-        expert_episode(Vault(), seed, lambda *_: "see so", transcript=transcript)
-        for seed in range(6)
-    ]
-    write_rows(tmp_path / "data.jsonl", segment_rows(episodes))
+    options = DemonstrateOptions(
+        "vault", str(model), episodes=6, drop=0.5, out=tmp_path / "data.jsonl"
+    )
+    demonstrate(options)
     settings = {
         "max_steps": 2,
         "per_device_train_batch_size": 2,
@@ -46,6 +54,38 @@ def recipe_of(tmp_path, model, **training):
     recipe = {"model": str(model), "data": str(tmp_path / "data.jsonl"), "training": settings}
     (tmp_path / "recipe.yaml").write_text(json.dumps(recipe))
     return tmp_path / "recipe.yaml"
+
+
+@pytest.mark.parametrize("env", ["vault", "babyai/GoToObjS4"])
+def test_demonstrations_say_what_they_leave_out_and_read_as_the_history_they_edit(env, model):
+    transcript = transcript_of(load_tokenizer(str(model)))
+    left_out = 0
+    for episode in demonstrations(env, str(model), seeds=range(8), drop=0.5):
+        assert episode.success
+        context, responses = transcript.begin_context(episode.observations[0].task), []
+        for seen, step in zip(episode.observations, episode.steps, strict=False):
+            context.add_observation(seen.text)
+            assert transcript.prompt(context, responses, context.omitted) == step.prompt_ids
+            left_out += len(context.add_output(transcript.decode(step.response_ids)).omitted)
+            responses.append(step.response_ids)
+    assert left_out > 0
+
+
+@pytest.mark.slow
+def test_a_run_that_was_killed_continues_and_ends_with_the_same_weights(tmp_path, model):
+    path = recipe_of(tmp_path, model, max_steps=6, learning_rate=1e-2)
+    killed = [*ICML, "agent-omit", "sft", str(path), "--out", str(tmp_path / "killed")]
+    child = subprocess.Popen(killed)
+    while not (tmp_path / "killed" / "checkpoint-2" / "trainer_state.json").exists():
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.kill()
+    child.wait()
+    assert not (tmp_path / "killed" / "result.json").exists()
+    assert subprocess.run(killed).returncode == 0
+    assert sft_command(SFTOptions(str(path), tmp_path / "whole")) == 0
+    weights = [(tmp_path / run / "model.safetensors").read_bytes() for run in ("killed", "whole")]
+    assert weights[0] == weights[1]
 
 
 def test_a_recipe_trains_a_model_that_can_be_analysed(tmp_path, model, capsys):
@@ -121,6 +161,12 @@ def test_numbers_out_of_range_are_refused(bad):
         AnalyseOptions("vault", "model", **bad)
     with pytest.raises(ValueError, match="must be above 0"):
         AnalyseOptions("vault", "model", temperature=0.0)
+    with pytest.raises(ValueError, match="--max-turns must be >= 1"):
+        AnalyseOptions("vault", "model", max_turns=0)
+    with pytest.raises(ValueError, match="--drop must be in"):
+        DemonstrateOptions("vault", "model", drop=1.5)
+    with pytest.raises(ValueError, match="--episodes must be >= 1"):
+        DemonstrateOptions("vault", "model", episodes=0)
     with pytest.raises(ValueError, match="--draws must be >= 1"):
         SynthesizeOptions("vault", "model", draws=0)
 

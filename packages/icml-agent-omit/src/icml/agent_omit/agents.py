@@ -16,7 +16,7 @@ from icml.agent_omit.transcript import OmitTranscript
 from icml.core.rl.episodes import Trajectory
 from icml.core.rl.rollout import EnvFactory, EnvTask, HFSampler, Sample, Sampler, collect
 
-__all__ = ["Agent", "load_agent", "plain_transcript", "play", "tokens_of"]
+__all__ = ["Agent", "load_agent", "plain_transcript", "play", "tokens_of", "transcript_of"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +49,23 @@ def plain_transcript(tokenizer: Any) -> OmitTranscript:
     )
 
 
+def transcript_of(
+    tokenizer: Any, *, on_change: Literal["refuse", "account"] = "refuse"
+) -> OmitTranscript:
+    """Return what renders episodes for a model: by its chat template, plainly without one.
+
+    Args:
+        tokenizer: Of transformers.
+        on_change: See `chat_transcript`.
+
+    Raises:
+        UserError: If the template changes what the agent writes and isn't to be accounted for.
+    """
+    if tokenizer.chat_template:
+        return chat_transcript(tokenizer, on_change=on_change)
+    return plain_transcript(tokenizer)
+
+
 def load_agent(
     source: str,
     *,
@@ -72,12 +89,7 @@ def load_agent(
     from icml.core.models.load import load
 
     found = load(source)
-    chat = bool(found.tokenizer.chat_template)
-    transcript = (
-        chat_transcript(found.tokenizer, on_change=on_change)
-        if chat
-        else plain_transcript(found.tokenizer)
-    )
+    transcript = transcript_of(found.tokenizer, on_change=on_change)
     sampler = HFSampler(found.model, found.tokenizer, temperature=temperature)
     return Agent(sampler, transcript, max_turns, max_new_tokens)
 

@@ -66,6 +66,10 @@ class AnalyseOptions:
     """Episodes of each task and of each of its thoughts and observations, at least 52."""
     max_new_tokens: int = 64
     """Longest output, in tokens."""
+    max_turns: Annotated[
+        int | None, arg(metavar="INT", help_behavior_hint="(default: the environment's)")
+    ] = None
+    """Longest episode, in turns."""
     temperature: float = 1.0
     """Of the samples."""
     account: bool = False
@@ -80,6 +84,8 @@ class AnalyseOptions:
             if getattr(self, name) < least:
                 option = name.replace("_", "-")
                 raise ValueError(f"--{option} must be >= {least}, got {getattr(self, name)}")
+        if self.max_turns is not None and self.max_turns < 1:
+            raise ValueError(f"--max-turns must be >= 1, got {self.max_turns}")
         if not self.temperature > 0:
             raise ValueError(f"--temperature must be above 0, got {self.temperature}")
 
@@ -102,7 +108,7 @@ def _analyse(options: AnalyseOptions) -> tuple[Any, Any, Any]:
     make, longest = environment(options.env)
     agent = load_agent(
         options.model,
-        max_turns=longest,
+        max_turns=longest if options.max_turns is None else options.max_turns,
         max_new_tokens=options.max_new_tokens,
         temperature=options.temperature,
         on_change="account" if options.account else "refuse",
@@ -140,8 +146,7 @@ def synthesize(options: SynthesizeOptions) -> int:
     from icml.agent_omit.coldstart import synthesise
     from icml.agent_omit.sft import write_rows
 
-    if not options.out.parent.is_dir():
-        raise UserError(f"there is no folder {options.out.parent}: make it, or give another --out")
+    _check_parent(options.out)
     report, agent, make = _analyse(options)
     found = synthesise(report, agent, make, draws=options.draws, seed=options.seed)
     for line in (*report.lines(), "", *found.lines()):
@@ -152,6 +157,56 @@ def synthesize(options: SynthesizeOptions) -> int:
     write_rows(options.out, found.rows())
     print(f"wrote {options.out}")
     return 0
+
+
+@dataclass(frozen=True)
+class DemonstrateOptions:
+    """What the expert plays, and where the data goes."""
+
+    env: Annotated[Positional[str], arg(metavar="ENV", help_behavior_hint="(required)")]
+    """vault, vault/TURNS-DIGITS-MODULUS, or babyai/LEVEL."""
+    model: Annotated[str, arg(metavar="SOURCE", help_behavior_hint="(required)")]
+    """Whose tokenizer and chat template are used: a folder, a hub id, or pkg:smollm2."""
+    episodes: int = 200
+    """Number of episodes, by their seeds."""
+    first_seed: int = 0
+    """Seed of the first."""
+    drop: float = 0.25
+    """Chance of each thought to be empty, and of each observation to be left out once read."""
+    account: bool = False
+    """Go on with a chat template that changes thoughts: the history stays as it was written."""
+    out: Annotated[Path, arg(metavar="FILE")] = Path("demonstrations.jsonl")
+    """JSON Lines: input_ids and completion_mask, for icml agent-omit sft or TRL."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        if self.episodes < 1 or self.first_seed < 0:
+            given = f"{self.episodes} and {self.first_seed}"
+            raise ValueError(f"--episodes must be >= 1 and --first-seed >= 0, got {given}")
+        if not 0 <= self.drop <= 1:
+            raise ValueError(f"--drop must be in [0, 1], got {self.drop}")
+
+
+def demonstrate(options: DemonstrateOptions) -> None:
+    """Write an expert's episodes in the format, with things left out at random, as data for sft."""
+    from icml.agent_omit.demonstrations import demonstrations
+    from icml.agent_omit.sft import segment_rows, write_rows
+
+    _check_parent(options.out)
+    episodes = demonstrations(
+        options.env,
+        options.model,
+        seeds=range(options.first_seed, options.first_seed + options.episodes),
+        drop=options.drop,
+        on_change="account" if options.account else "refuse",
+    )
+    write_rows(options.out, segment_rows(episodes))
+    print(f"wrote {len(episodes)} of {options.episodes} episodes, the successes, to {options.out}")
+
+
+def _check_parent(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise UserError(f"there is no folder {path.parent}: make it, or give another --out")
 
 
 @dataclass(frozen=True)
@@ -177,5 +232,6 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "replay": replay,
     "analyse": analyse,
     "synthesize": synthesize,
+    "demonstrate": demonstrate,
     "sft": sft,
 }
