@@ -10,9 +10,8 @@ if TYPE_CHECKING:
     from icml.wzllm.lean.sketch import SubGoal
     from icml.wzllm.statement import Identity
 
-__all__ = ["Attempt", "Candidate", "Goal", "Kind", "Proposed", "Prover", "refusals"]
+__all__ = ["Attempt", "Candidate", "Kind", "Proposed", "Prover", "refusals"]
 
-Goal = "Identity | SubGoal"
 Kind = Literal["certificate", "answer", "term"]
 
 

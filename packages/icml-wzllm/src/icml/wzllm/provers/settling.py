@@ -138,7 +138,9 @@ class _Run:
         if left <= 0:
             return "not judged: the budget is spent", None
         # Each check gets an equal share of what is left, so that one can't use it all up.
-        verdict = self.kernel.check(text, theorem, statement, max(1.0, left / (shares + 1)))
+        verdict = self.kernel.check(
+            text, theorem, statement, max(1.0, round(left / (shares + 1), 2))
+        )
         return "" if verdict.accepted else f"the kernel: {_most_telling(verdict)}", verdict
 
 
