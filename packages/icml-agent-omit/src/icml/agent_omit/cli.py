@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from tyro.conf import Positional, arg
 
 from icml.core.errors import UserError
+from icml.core.reproduce import ReproduceOptions
 
 
 @dataclass(frozen=True)
@@ -228,10 +229,40 @@ def sft(options: SFTOptions) -> int:
     return run(options.recipe, out=options.out)
 
 
+def reproduce(options: ReproduceOptions) -> int:
+    """Run the experiment on a CPU and write its report."""
+    from icml.agent_omit.reproduce import SIZES, TITLE, run_experiment
+    from icml.core.reproduce import reproduce as run
+
+    return run("agent-omit", title=TITLE, sizes=SIZES, experiment=run_experiment, options=options)
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """What to train."""
+
+    recipe: Annotated[Positional[str], arg(metavar="RECIPE", help_behavior_hint="(required)")]
+    """A YAML file, or one of ours: tiny runs on a CPU in minutes."""
+    out: Annotated[
+        Path | None,
+        arg(metavar="DIR", help_behavior_hint="(default: runs/agent-omit/train/RECIPE)"),
+    ] = None
+    """Folder of the run; the same command again continues from its last checkpoint."""
+
+
+def train(options: TrainOptions) -> int:
+    """Train an agent with TRL's GRPOTrainer and the omission reward, by a recipe."""
+    from icml.agent_omit.train.launch import train as run
+
+    return run(options.recipe, out=options.out)
+
+
 app: Mapping[str, Callable[[Any], int | None]] = {
+    "reproduce": reproduce,
     "replay": replay,
     "analyse": analyse,
     "synthesize": synthesize,
     "demonstrate": demonstrate,
     "sft": sft,
+    "train": train,
 }

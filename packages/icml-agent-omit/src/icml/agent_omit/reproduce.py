@@ -22,17 +22,17 @@ TITLE = "Agent-Omit: an agent learns which thoughts and observations to leave ou
 class Config:
     """Everything that decides the result; `VaultTraining` has the rest."""
 
-    seeds: tuple[int, ...] = tuple(range(1000, 1008))
+    seeds: tuple[int, ...] = tuple(range(1000, 1005))
     """Seeds whose results are shown."""
     weights: tuple[float, ...] = (0.0, 0.2, 0.5)
     """Weights of the omission reward; 0 is the control."""
     turns: int = 5
     """Rooms of the vault."""
-    base_steps: int = 1200
+    base_steps: int = 800
     """Most batches for the base."""
-    cold_steps: int = 150
+    cold_steps: int = 300
     """Batches of cold start."""
-    iterations: int = 80
+    iterations: int = 60
     """Updates of RL."""
     evaluated: int = 192
     """Episodes of an evaluation."""

@@ -30,19 +30,22 @@ class Omissions(NamedTuple):
     """Observations that are gone after their turn without a command of the expert's."""
 
 
-def base_omissions(draw: random.Random, rooms: Sequence[Room], drop: float) -> Omissions:
+def base_omissions(draw: random.Random, rooms: Sequence[Room]) -> Omissions:
     """Leave redundant things out by chance, so that histories with gaps are nothing new.
+
+    Half of the episodes are full. In each of the others redundant thoughts and observations are
+    missing at a rate that is drawn between 0 and 1, so a quarter is missing on average; every other
+    observation goes by the expert's command, the rest silently.
 
     Args:
         draw: Decides.
         rooms: The episode.
-        drop: Chance of each redundant thought to be empty, and of each redundant observation to be
-            gone after its turn, every other time by the expert's command.
     """
     truth = needed(rooms)
     turns = range(1, len(rooms) + 1)
-    empty = {t for t in turns if t not in truth.thoughts and draw.random() < drop}
-    gone = [t for t in turns[:-1] if t not in truth.observations and draw.random() < drop]
+    rate = draw.random() if draw.random() < 0.5 else 0.0
+    empty = {t for t in turns if t not in truth.thoughts and draw.random() < rate}
+    gone = [t for t in turns[:-1] if t not in truth.observations and draw.random() < rate]
     said = {t: [t] for t in gone if draw.random() < 0.5}
     return Omissions(frozenset(empty), said, frozenset(gone) - said.keys())
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from safetensors.torch import load_model, save_model
+from torch import Tensor
 
 from icml.agent_omit.experiment.demos import base_omissions, cold_omissions, demonstrate, fit
 from icml.agent_omit.experiment.measure import evaluate, keep_last, on_segments
@@ -44,17 +45,15 @@ class VaultTraining:
     """Modulus of the code."""
     width: int = 64
     """Width of the model, which has two layers and four heads."""
-    drop: float = 0.25
-    """Chance of each redundant thought and observation to be missing in the base's episodes."""
     digit_weight: float = 10.0
-    """How much a digit counts in the base's loss: sums are the one thing that is hard."""
+    """How much a digit counts in the loss on demonstrations: sums alone are hard."""
     base_steps: int = 800
     """Most batches of 24 segments for the base."""
     base_loss: float = 0.09
     """The base stops once its loss is below, in nats a token; then 100 steps at a lower rate."""
-    cold_steps: int = 150
+    cold_steps: int = 300
     """Batches of 24 segments of cold start."""
-    iterations: int = 80
+    iterations: int = 60
     """Updates of RL."""
     tasks: int = 6
     """Episodes' tasks an update."""
@@ -124,9 +123,8 @@ def warm_start(
 
 def _train_base(setting: VaultTraining, model: TinyGPT, seed: int, log: Callable[..., None]) -> int:
     draw = random.Random(f"base-{seed}")
-    batches = _batches(setting, draw, lambda rooms: base_omissions(draw, rooms, setting.drop))
-    digits = [word.isdigit() for word in setting.words.decode(range(len(setting.words))).split()]
-    weights = torch.tensor([setting.digit_weight if digit else 1.0 for digit in digits])
+    batches = _batches(setting, draw, lambda rooms: base_omissions(draw, rooms))
+    weights = _weights(setting)
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
     losses: list[float] = []
     while len(losses) < setting.base_steps:
@@ -146,7 +144,13 @@ def _cold_start(setting: VaultTraining, model: TinyGPT, seed: int) -> None:
     steps = setting.cold_steps
     rates = [1e-3 if step < 0.7 * steps else 3e-4 for step in range(steps)]
     optimizer = torch.optim.AdamW(model.parameters(), weight_decay=0.0)
-    fit(model, batches, rates, optimizer=optimizer)
+    fit(model, batches, rates, optimizer=optimizer, weights=_weights(setting))
+
+
+def _weights(setting: VaultTraining) -> Tensor:
+    """Return how much each token of the vocabulary counts, ``(vocabulary,)``."""
+    texts = setting.words.decode(range(len(setting.words))).split()
+    return torch.tensor([setting.digit_weight if text.isdigit() else 1.0 for text in texts])
 
 
 def _batches(

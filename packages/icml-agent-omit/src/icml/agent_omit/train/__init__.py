@@ -1,0 +1,1 @@
+"""``icml agent-omit train``: recipes, and the run itself."""
