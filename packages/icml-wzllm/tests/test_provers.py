@@ -22,6 +22,7 @@ from icml.wzllm import (
 from icml.wzllm.provers.answers import unfenced
 from icml.wzllm.provers.named import check_form, prover_from_text
 from icml.wzllm.training.learner import Learner
+from icml.wzllm.training.rows import Row
 from icml.wzllm.training.statements import Statement
 from icml.wzllm.training.wording import writing
 
@@ -374,15 +375,14 @@ def test_a_model_of_the_train_command_proves_statements(tmp_path, monkeypatch, c
     (tmp_path / "few.yaml").write_text(
         "model: random:llama?layers=1&hidden=32&heads=2&vocab=300&ctx=128\n"
         "statements: {source: 'rows?largest=4', held_out: 4, given: 8}\n"
-        "bootstrap: {warm_steps: 200, rounds: 1, steps: 10, learning_rate: 1e-2, batch: 8,\n"
+        "bootstrap: {warm_steps: 300, rounds: 1, steps: 10, learning_rate: 1e-2, batch: 8,\n"
         "  samples: 2, longest: 24}\n"
         "training: {use_cpu: true, bf16: false, gradient_checkpointing: false,\n"
         "  max_completion_length: 24}\n"
     )
     assert main(["wzllm", "train", "few.yaml", "--bootstrap-only"]) == 0
     prover = TransformersProver.load("runs/wzllm/train/few", device="cpu")
-    rows = [f"sum(k,0,n,binomial(n,k)*{a}^k*{b}^(n-k)) = {a + b}^n"
-            for a in range(1, 5) for b in range(1, 5)]  # fmt: skip
+    rows = [Row(a, b).identity for a in range(1, 5) for b in range(1, 5)]
     proofs = [prove(row, prover=prover) for row in rows]
     proved = [proof for proof in proofs if proof.status is Status.CERTIFIED]
     assert len(proved) >= 4
