@@ -51,7 +51,11 @@ def base_omissions(draw: random.Random, rooms: Sequence[Room]) -> Omissions:
 
 
 def cold_omissions(draw: random.Random, rooms: Sequence[Room]) -> Omissions:
-    """Leave out by commands, as cold-start data does: one thought, one observation, or several."""
+    """Leave out by commands, as cold-start data does: one thought, one observation, or several.
+
+    Several: redundant things go at a rate drawn between 0.2 and 1 for each episode, so that the
+    shortest histories, with nothing redundant left, are known before RL finds them.
+    """
     truth = needed(rooms)
     turns = range(1, len(rooms) + 1)
     thoughts = [t for t in turns if t not in truth.thoughts]
@@ -62,8 +66,9 @@ def cold_omissions(draw: random.Random, rooms: Sequence[Room]) -> Omissions:
     elif which < 0.4:
         empty, gone = set(), {draw.choice(seen)}
     else:
-        empty = {t for t in thoughts if draw.random() < 0.6}
-        gone = {t for t in seen if draw.random() < 0.6}
+        rate = draw.uniform(0.2, 1.0)
+        empty = {t for t in thoughts if draw.random() < rate}
+        gone = {t for t in seen if draw.random() < rate}
     return Omissions(frozenset(empty), {t: [t] for t in gone}, frozenset())
 
 
