@@ -1,4 +1,4 @@
-"""Dual sampling, exact: an edited episode as the token sequences that the policy saw (Sec. 3).
+"""Dual sampling, exact: an edited episode as the token sequences that the policy saw.
 
 An episode is cut where its prompt no longer continues what came before, which is after every turn
 that left an observation out. Each piece is one training sequence, its mask on the outputs that were

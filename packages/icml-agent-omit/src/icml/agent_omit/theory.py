@@ -1,4 +1,4 @@
-"""The paper's bound on the cost of omission, as functions that a test can enumerate (Sec. 4).
+"""The paper's bound on the cost of omission, as functions that a test can enumerate.
 
 Whatever is expected over trajectories, success or a return, differs between two policies by at most
 the range of its values times ``sqrt(KL / 2)`` (Pinsker), and the KL of trajectories is the sum over
