@@ -72,7 +72,9 @@ def _exactness(run: Run, measured: Sequence[Found]) -> None:
         interval=None,
         holds=not any(found["miscounted"] for found in measured),
     )
-    outside = _interval([found["outside"] for found in measured])
+    shares = [found["outside"] for found in measured if not math.isnan(found["outside"])]
+    # A model that leaves nothing out has no such turn.
+    outside = _interval(shares if len(shares) > 1 else [0.0, 0.0])
     run.claim(
         "unedited",
         "Trained as one sequence that keeps what was left out, most turns with an edited context "
