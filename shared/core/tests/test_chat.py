@@ -123,6 +123,25 @@ def test_a_tool_that_is_not_offered_is_an_error_of_the_script() -> None:
 
 def test_many_requests_run_at_once() -> None:
     model = scripted([Rule("x")])
+    answer = model.api.generate
+    flying, most = 0, 0
+
+    async def slowly(**request):
+        nonlocal flying, most
+        flying += 1
+        most = max(most, flying)
+        while most < 64 and flying:  # until all are there; each waits for the others
+            await asyncio.sleep(0.01)
+        flying -= 1
+        return await answer(**request)
+
+    vars(model.api)["generate"] = slowly
+
+    async def all_at_once() -> None:
+        await asyncio.wait_for(asyncio.gather(*(model.generate(str(i)) for i in range(64))), 60)
+
+    asyncio.run(all_at_once())
+    assert most == 64
     assert model.api.max_connections() >= 64
 
 

@@ -189,4 +189,6 @@ def scripted(rules: Sequence[Rule], *, name: str = "model", seed: int = 0) -> Mo
         '4'
     """
     # Functions look alike to inspect's memory of models: two scripts would be taken for one.
-    return get_model(f"scripted/{name}", rules=list(rules), seed=seed, memoize=False)
+    # Said outright, or inspect begins with 20 connections and adapts.
+    config = GenerateConfig(max_connections=CONNECTIONS)
+    return get_model(f"scripted/{name}", config=config, rules=list(rules), seed=seed, memoize=False)
