@@ -104,7 +104,7 @@ def _curves(config: Config, run: Run) -> None:
         "learning-curves",
         curves(
             [row for row in run.metrics() if row["cell"].startswith("rl/")],
-            title="With the omission reward tokens fall, without it they don't",
+            title="Success and tokens while RL trains",
             arms=[
                 Arm(
                     name,

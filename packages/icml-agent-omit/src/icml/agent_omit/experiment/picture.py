@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from icml.core.plots.layout import Canvas, Header
 from icml.core.plots.style import NARROW, PALETTE, Arm, Plot, looks
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from icml.core.stats import Interval
 
 __all__ = ["Spot", "pareto"]
@@ -58,7 +56,7 @@ class _Pareto:
     arms: Sequence[Arm]
     note: str
 
-    def draw(self, width: int) -> Figure:
+    def draw(self, width: int) -> Any:
         header = Header(width, self.title, self.note, self.arms)
         look = looks(self.arms)
         height = 190 if width <= NARROW else 260
