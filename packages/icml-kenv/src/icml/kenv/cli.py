@@ -266,6 +266,9 @@ def evaluate(options: EvalOptions) -> int:
 
 
 def _evaluate_all(options: EvalOptions) -> int:
+    import sys
+    from contextlib import redirect_stdout
+
     from icml.core.errors import UserError
     from icml.kenv.bugs import load_bug
     from icml.kenv.executor import Job
@@ -278,6 +281,7 @@ def _evaluate_all(options: EvalOptions) -> int:
     if not patches:
         patches = {str(options.patch or options.id): _patch(options) or Patch(diff="")}
     names = list(patches)
+    answers = sys.stdout  # for verdicts alone: Ray says there what it has seen
     folder = None if options.out is None else options.out.resolve()
     jobs = [
         Job(bug=bug, patch=p, backend=options.backend, runs=options.runs, folder=folder)
@@ -292,14 +296,15 @@ def _evaluate_all(options: EvalOptions) -> int:
                 if isinstance(came, UserError)
                 else came.model_dump(mode="json")
             )
-            print(json.dumps({"patch": name, **told}), flush=True)
+            print(json.dumps({"patch": name, **told}), file=answers, flush=True)
         elif isinstance(came, UserError):
-            print(f"{name}: no verdict: {came}", flush=True)
+            print(f"{name}: no verdict: {came}", file=answers, flush=True)
         else:
-            print(f"{name}: " + "\n".join(verdict_lines(came)), flush=True)
+            print(f"{name}: " + "\n".join(verdict_lines(came)), file=answers, flush=True)
 
-    executor = executor_named(options.executor, address=options.address, slots=options.slots)
-    found = evaluate_all(jobs, executor, tell=tell)
+    with redirect_stdout(sys.stderr):
+        executor = executor_named(options.executor, address=options.address, slots=options.slots)
+        found = evaluate_all(jobs, executor, tell=tell)
     if any(isinstance(came, UserError) for came in found):
         return 2
     return 0 if all(isinstance(came, Verdict) and came.plausible for came in found) else 1

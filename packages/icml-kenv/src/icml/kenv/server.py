@@ -53,7 +53,7 @@ _KEEP_ALIVE_S = 15.0
 Asgi = Callable[[MutableMapping[str, Any], Any, Any], Awaitable[None]]
 
 
-def _token(authorization: Annotated[str, Header()] = "") -> str:
+async def _token(authorization: Annotated[str, Header()] = "") -> str:
     scheme, _, token = authorization.partition(" ")
     if scheme.lower() != "bearer" or not token:
         raise Refused("unauthorized", "this takes a token: send 'Authorization: Bearer TOKEN'")
@@ -118,9 +118,11 @@ def _add_sessions(app: FastAPI, service: Service) -> None:
 
 
 def _add_runs(app: FastAPI, service: Service) -> None:
-    @app.get("/v1/runs/{run_id}")
-    async def view(run_id: str, token: Token) -> RunView:
-        return service.view(service.session_of(token), run_id)
+    @app.get("/v1/runs/{run_id}", response_model=RunView)
+    async def view(run_id: str, token: Token) -> Response:
+        # Agents poll this: written out at once, it is not checked a second time.
+        found = service.view(service.session_of(token), run_id)
+        return Response(found.model_dump_json(), media_type="application/json")
 
     @app.get("/v1/runs/{run_id}/events")
     async def events(run_id: str, token: Token) -> StreamingResponse:
