@@ -17,7 +17,7 @@ from icml.kenv.serve_cli import BackendName, serve, trees
 
 if TYPE_CHECKING:
     from icml.kenv.judge import LLMJudge
-    from icml.kenv.models import Bug, BuildResult, Patch
+    from icml.kenv.models import Bug, BuildResult, Patch, Verdict
     from icml.kenv.protocol import Backend
 
 
@@ -158,6 +158,8 @@ class _Choice:
     """Take the developers' fix in place of a patch."""
     backend: BackendName = "auto"
     """auto takes uml where a tree is built, else module, else replay."""
+    bugs: Path | None = None
+    """Folder of bugs, as icml kenv bugs inject writes one; None takes the package's."""
 
     def __post_init__(self) -> None:
         """Refuse two patches."""
@@ -173,9 +175,8 @@ class BuildOptions(_Choice):
 def build(options: BuildOptions) -> int:
     """Build a kernel or module, unpatched or with a patch; exits with 1 if it does not build."""
     from icml.kenv.backends.choose import backend_named
-    from icml.kenv.bugs import load_bug
 
-    built = _built(options, backend_named(options.backend), load_bug(options.id))
+    built = _built(options, backend_named(options.backend), _bug(options))
     if built.image is not None:
         print(f"{built.image.folder} ({built.seconds:.1f} s{', kept' if built.cache_hit else ''})")
         return 0
@@ -197,11 +198,10 @@ def run(options: RunOptions) -> int:
     """Build a kernel and boot it once with the bug's reproducer; exits with 1 if it crashed."""
     from icml.core.errors import UserError
     from icml.kenv.backends.choose import backend_named
-    from icml.kenv.bugs import load_bug
     from icml.kenv.protocol import Limits
     from icml.kenv.show import run_lines
 
-    bug = load_bug(options.id)
+    bug = _bug(options)
     backend = backend_named(options.backend)
     built = _built(options, backend, bug)
     if built.image is None:
@@ -233,6 +233,12 @@ class EvalOptions(_Choice):
     """A model of inspect-ai whose votes decide what the comparison leaves open."""
     json: bool = False
     """Print the verdict as JSON."""
+    results: Path | None = None
+    """File to which a row for icml kenv stats and dashboard is added for each verdict."""
+    agent: str = ""
+    """Who made the patch, for --results."""
+    model: str = "none"
+    """The agent's language model, for --results."""
 
     def __post_init__(self) -> None:
         """Refuse a number of boots that would show nothing."""
@@ -245,11 +251,12 @@ class EvalOptions(_Choice):
             raise ValueError("give patches as arguments, or one by --patch or --fix, not both")
         if self.judge is not None and (self.patches or self.executor != "local"):
             raise ValueError("--judge is asked about one patch: give it by --patch, without Ray")
+        if self.results is not None and not self.agent:
+            raise ValueError("--results needs --agent: who made the patch")
 
 
 def evaluate(options: EvalOptions) -> int:
     """Say what patches are worth: build, boot, compare; exits with 1 if one is not plausible."""
-    from icml.kenv.bugs import load_bug
     from icml.kenv.models import Patch
     from icml.kenv.runner import evaluate as find_out
     from icml.kenv.show import verdict_lines
@@ -257,12 +264,22 @@ def evaluate(options: EvalOptions) -> int:
     if options.patches or options.executor != "local":
         return _evaluate_all(options)
     judge = _judge(options.judge)
-    bug, patch = load_bug(options.id), _patch(options) or Patch(diff="")
+    bug, patch = _bug(options), _patch(options) or Patch(diff="")
     verdict = find_out(bug, patch, backend=options.backend, runs=options.runs, folder=options.out)
     if judge is not None:
         verdict = judge.verdict(bug, patch, verdict)
+    _keep(options, bug, patch, verdict)
     print(verdict.model_dump_json() if options.json else "\n".join(verdict_lines(verdict)))
     return 0 if verdict.plausible else 1
+
+
+def _keep(options: EvalOptions, bug: Bug, patch: Patch, verdict: Verdict) -> None:
+    if options.results is not None:
+        from icml.kenv.results import add_result
+
+        add_result(
+            options.results, bug, verdict, agent=options.agent, model=options.model, patch=patch
+        )
 
 
 def _evaluate_all(options: EvalOptions) -> int:
@@ -270,13 +287,12 @@ def _evaluate_all(options: EvalOptions) -> int:
     from contextlib import redirect_stdout
 
     from icml.core.errors import UserError
-    from icml.kenv.bugs import load_bug
     from icml.kenv.executor import Job
     from icml.kenv.many import evaluate_all, executor_named
     from icml.kenv.models import Patch, Verdict
     from icml.kenv.show import verdict_lines
 
-    bug = load_bug(options.id)
+    bug = _bug(options)
     patches = {str(path): Patch(diff=_text(path)) for path in options.patches}
     if not patches:
         patches = {str(options.patch or options.id): _patch(options) or Patch(diff="")}
@@ -290,6 +306,8 @@ def _evaluate_all(options: EvalOptions) -> int:
 
     def tell(number: int, came: Verdict | UserError) -> None:
         name = names[number]
+        if isinstance(came, Verdict):
+            _keep(options, bug, patches[name], came)
         if options.json:
             told = (
                 {"error": str(came)}
@@ -321,14 +339,19 @@ def _built(options: _Choice, backend: Backend, bug: Bug) -> BuildResult:
     return backend.build(prepared, patch, limits=Limits())
 
 
+def _bug(options: _Choice) -> Bug:
+    from icml.kenv.bugs import BUGS, load_bug
+
+    return load_bug(options.id, options.bugs or BUGS)
+
+
 def _patch(options: _Choice) -> Patch | None:
     from icml.core.errors import UserError
-    from icml.kenv.bugs import load_bug
     from icml.kenv.models import Patch
     from icml.kenv.sources import derive_fix
 
     if options.fix:
-        fix = derive_fix(load_bug(options.id))
+        fix = derive_fix(_bug(options))
         if fix is None:
             raise UserError(f"{options.id} records no fix: give --patch")
         return fix

@@ -194,6 +194,10 @@ class Bug(PublicBug):
 
     fix: Patch | None = None
     fix_source: FixSource | None = None
+    bug_patch: Patch | None = None
+    """Of an injected bug: what puts it into ``source``, a fix taken back."""
+    bug_source: FixSource | None = None
+    """How to derive ``bug_patch``: the release without the fix, and the hunks that it lacks."""
     fix_commits: list[str] = []
     fix_time: datetime | None = None
     baselines: list[Baseline] = []

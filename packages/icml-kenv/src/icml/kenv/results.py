@@ -171,6 +171,37 @@ def result_of(
     )
 
 
+def add_result(
+    path: Path, bug: Bug, verdict: Verdict, *, agent: str, model: str = "none", patch: Patch
+) -> Result | None:
+    """Append the row of a verdict to a file of rows, as the next run of that agent on the bug.
+
+    Returns:
+        The row; None if the same evaluation of the same patch is there already.
+
+    Raises:
+        UserError: If the file has other content than rows, or cannot be written.
+    """
+    from filelock import FileLock
+
+    from icml.core.journal import Journal, cannot_write
+
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with FileLock(path.with_name(f".{path.name}.lock")):
+            there = list(_of_file(path)) if path.exists() else []
+            made = result_of(bug, verdict, agent=agent, model=model, patch=patch)
+            own = [row for row in there if row.system == made.system and row.bug == made.bug]
+            same = (made.key, made.kind, made.diff)
+            if any((row.key, row.kind, row.diff) == same for row in own):
+                return None
+            made = made.model_copy(update={"run": 1 + max((row.run for row in own), default=0)})
+            Journal(path).append(json.loads(as_json(made)))
+            return made
+    except OSError as error:
+        raise cannot_write(path, error) from error
+
+
 def read_results(paths: Iterable[Path]) -> list[Result]:
     """Read rows from files of JSON lines and from folders of `icml kenv reproduce`.
 

@@ -11,7 +11,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -159,9 +159,32 @@ def full_tree(version: str) -> Path:
         raise SourceMissing(f"the package {package.name}={version} is missing: {FETCH}")
     with FileLock(open_folder(target.parent) / f"{version}.lock"):
         if not target.is_dir():  # another process may have been faster, and use it by now
-            with _placed(target) as draft:
+            with placed(target) as draft:
                 _unpack_source(file, draft, None)
     return target
+
+
+def kernel_config() -> Path:
+    """Return the configuration of the fetched kernel.
+
+    Raises:
+        SourceMissing: If it was not fetched.
+    """
+    return kernel_folder() / "usr/src" / f"linux-headers-{release()}" / ".config"
+
+
+def tree_named(name: str) -> Path:
+    """Return the whole tree of a recorded version, or the folder of that name.
+
+    Raises:
+        UserError: If it is neither.
+    """
+    versions = sorted(p.version for p in packages() if p.role == "source")
+    if name in versions:
+        return full_tree(name)
+    if Path(name).is_dir():
+        return Path(name)
+    raise UserError(f"{name} is neither a folder nor a version: there are {', '.join(versions)}")
 
 
 def _there(folder: Path, what: str) -> Path:
@@ -199,7 +222,7 @@ def _fetch(folder: Path, debs: Path | None) -> list[Path]:
     made = []
     kernel = cache_folder() / "kernels" / release()
     if not kernel.is_dir():
-        with _placed(kernel) as draft:
+        with placed(kernel) as draft:
             _unpack_kernel(folder, draft, kernel)
     made.append(kernel)
     for package in packages():
@@ -209,7 +232,7 @@ def _fetch(folder: Path, debs: Path | None) -> list[Path]:
         if not all((target / directory).is_dir() for directory in directories):
             file = package.file(folder)
             assert file is not None
-            with _placed(target) as draft:
+            with placed(target) as draft:
                 _unpack_source(file, draft, directories)
         made.append(target)
     return made
@@ -235,7 +258,7 @@ def _get(package: Package, folder: Path, debs: Path | None) -> None:
 
 
 @contextmanager
-def _placed(target: Path) -> Generator[Path]:
+def placed(target: Path) -> Generator[Path]:
     """Yield a folder that takes the place of ``target`` when the block ends well.
 
     Unlike core's it does not wait for the disk: what lies here can be unpacked again.
@@ -311,15 +334,14 @@ def derive_fix(bug: Bug) -> Patch | None:
         SourceMissing: If a source was not fetched.
         StaleSource: If the difference is not the recorded one.
     """
+    if bug.bug_patch is not None or bug.bug_source is not None:
+        from icml.kenv.injection import injected_fix  # it reads sources, too
+
+        return injected_fix(bug)
     if bug.fix is not None or bug.fix_source is None:
         return bug.fix
     wanted = bug.fix_source
-    old, new = source_folder(bug.source.version), source_folder(wanted.source.version)
-    parts = [
-        _chosen_hunks(diff_text(path, (old / path).read_text(), (new / path).read_text()), numbers)
-        for path, numbers in wanted.hunks.items()
-    ]
-    fix = Patch(diff="".join(parts))
+    fix = hunks_between(bug.source.version, wanted.source.version, wanted.hunks)
     if wanted.sha256 is not None and fix.sha256 != wanted.sha256:
         raise StaleSource(
             f"the fix of {bug.id} derived from {wanted.source.version} is not the recorded one"
@@ -327,7 +349,36 @@ def derive_fix(bug: Bug) -> Patch | None:
     return fix
 
 
-def _chosen_hunks(diff: str, numbers: list[int]) -> str:
+def source_with(version: str, directory: str) -> Path:
+    """Return a tree that has a directory: what was fetched for the bugs, else the whole one.
+
+    Raises:
+        SourceMissing: If the package was not fetched.
+    """
+    tree = source_folder(version)
+    return tree if (tree / directory).is_dir() else full_tree(version)
+
+
+def hunks_between(old: str, new: str, hunks: Mapping[str, Sequence[int]]) -> Patch:
+    """Return chosen hunks of the difference of two releases.
+
+    Args:
+        old: Version of the source that the patch applies to.
+        new: Version that has the change.
+        hunks: Per file, the hunks counted from 1; no number stands for all.
+
+    Raises:
+        SourceMissing: If a source was not fetched.
+    """
+    parts = []
+    for path, numbers in hunks.items():
+        sides = [source_with(v, str(Path(path).parent)) / path for v in (old, new)]
+        texts = [side.read_bytes().decode(errors="surrogateescape") for side in sides]
+        parts.append(_chosen_hunks(diff_text(path, *texts), numbers))
+    return Patch(diff="".join(parts))
+
+
+def _chosen_hunks(diff: str, numbers: Sequence[int]) -> str:
     head, *hunks = diff.split("\n@@ ")
     chosen = [h for n, h in enumerate(hunks, 1) if not numbers or n in numbers]
     return "\n@@ ".join([head, *(hunk.rstrip("\n") for hunk in chosen)]) + "\n"

@@ -23,6 +23,7 @@ from icml.kenv.building import (
 )
 from icml.kenv.console import new_nonce
 from icml.kenv.guest import Execute, boot, compile_reproducer, guest_files, memory_disk, tool
+from icml.kenv.injection import bug_tree, derive_bug_patch
 from icml.kenv.models import Availability, Bug, BuildResult, Image, Patch, Reproducer, RunResult
 from icml.kenv.protocol import Limits, Prepared
 from icml.kenv.sources import (
@@ -36,7 +37,6 @@ from icml.kenv.sources import (
     packages,
     release,
     scratch,
-    source_folder,
 )
 
 TOOLS = {
@@ -109,11 +109,13 @@ class ModuleBackend:
         for name, package in TOOLS.items():
             tool(name, package)
         kernel_folder()
-        tree = source_folder(bug.source.version)
+        tree = bug_tree(bug)
+        injected = derive_bug_patch(bug)
         used = [package.sha256 for package in packages() if package.role == "kernel"]
         key = digest(
             "module 1", *used, bug.source.sha256 or "", bug.directory, *bug.config,
             *bug.modules, compiler(), self.name,
+            *([] if injected is None else [injected.sha256]),
         )  # fmt: skip
         work = cache_folder() / self.name / f"{bug.id}-{key[:8]}"
         return Prepared(bug, tree, work, key, scope=(bug.directory,))

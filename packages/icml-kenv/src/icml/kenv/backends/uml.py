@@ -11,6 +11,7 @@ import json
 import shutil
 from pathlib import Path
 
+from icml.core.errors import UserError
 from icml.core.journal import write_atomic
 from icml.core.process import ChildResult, run_child
 from icml.kenv.backends.module import missing_tools
@@ -94,8 +95,10 @@ class UmlBackend:
         """Lay out the whole source (10 s the first time).
 
         Raises:
-            UserError: If a tool or the source is missing.
+            UserError: If a tool or the source is missing, or the bug is an injected one.
         """
+        if bug.bug_patch is not None or bug.bug_source is not None:
+            raise UserError(f"{bug.id} is an injected bug: use --backend module")
         for name, package in TOOLS.items():
             tool(name, package)
         tree = full_tree(bug.source.version)
