@@ -47,6 +47,8 @@ def hidden() -> dict:
     return {
         "fix": Patch(diff=SECRET),
         "fix_source": FixSource(source=later, hunks={f"net/{SECRET}.c": [1]}),
+        "bug_patch": Patch(diff=SECRET),
+        "bug_source": FixSource(source=later, hunks={f"net/{SECRET}.c": [1]}),
         "fix_commits": [SECRET],
         "fix_time": datetime(2031, 7, 9, tzinfo=UTC),
         "baselines": [Baseline(backend="uml", runs=15, crashes=15, fixed_transcript=[SECRET])],

@@ -7,7 +7,7 @@ from icml.core.errors import UserError
 from icml.core.testing import run_icml
 from icml.kenv.bugs import load_bug
 from icml.kenv.models import Equivalence, Patch, Verdict
-from icml.kenv.results import Result, as_json, read_results, result_of, write_results
+from icml.kenv.results import Result, add_result, as_json, read_results, result_of, write_results
 
 MINIMAL = {"agent": "a", "bug": "b", "title": "kernel BUG in f", "kind": "plausible"}
 
@@ -104,3 +104,40 @@ def test_models_that_are_none_are_one_sentence(tmp_path) -> None:
     )
     assert ended.returncode == 2
     assert "wanted a table a model with cutoff" in ended.stderr
+
+
+def test_the_answer_of_the_server_is_a_result_set(tmp_path) -> None:
+    session = {
+        "session_id": "s", "bug_id": "phonet-autobind", "agent": "a", "model": "m",
+        "feedback": "full", "max_runs": 4, "runs": 1, "opened": "2026-01-01T00:00:00Z",
+        "kind": "plausible", "plausible": True, "equivalence": "discrepant", "key": "k",
+    }  # fmt: skip
+    earlier = {**session, "opened": "2025-12-31T00:00:00Z", "kind": "crash_same"}
+    open_yet = {**session, "kind": None}
+    (tmp_path / "r.json").write_text(json.dumps([session, open_yet, earlier]))
+    rows = read_results([tmp_path / "r.json"])
+    assert [(r.run, r.kind, r.answer) for r in rows] == [
+        (1, "crash_same", "discrepant"),
+        (2, "plausible", "discrepant"),
+    ]
+    assert rows[0].title == load_bug("phonet-autobind").title
+    (tmp_path / "r.json").write_text('[{"bug_id": 1}]')
+    with pytest.raises(UserError, match="Field required"):
+        read_results([tmp_path / "r.json"])
+
+
+def test_verdicts_are_added_as_runs_and_none_of_them_twice(tmp_path) -> None:
+    bug, file = load_bug("phonet-autobind"), tmp_path / "r.jsonl"
+    for key, diff in (("1", "+x"), ("1", "+x"), ("2", "+y")):
+        verdict = Verdict(kind="crash_same", backend="module", key=key)
+        add_result(file, bug, verdict, agent="a", patch=Patch(diff=diff))
+    assert [(row.run, row.diff) for row in read_results([file])] == [(1, "+x"), (2, "+y")]
+
+
+def test_eval_keeps_a_row_and_asks_for_a_name(tmp_path) -> None:
+    file = tmp_path / "r.jsonl"
+    asked = ("kenv", "eval", "phonet-autobind", "--backend", "replay", "--results", str(file))
+    assert "--results needs --agent" in run_icml(*asked).stderr
+    run_icml(*asked, "--agent", "null")
+    (row,) = read_results([file])
+    assert (row.agent, row.kind, row.backend) == ("null", "patch_empty", "replay")

@@ -243,3 +243,18 @@ def test_paper_without_commands_says_so(site) -> None:
 
 def test_words_after_two_dashes_are_left_alone(tiny) -> None:
     assert "Traceback" not in tiny.icml("tiny", "mend", "--", "--debug").stderr
+
+
+def test_a_command_may_have_two_words(monkeypatch) -> None:
+    from icml.core import cli
+
+    called = []
+    monkeypatch.setattr(cli, "load_app", lambda name: {"bugs": 1, "bugs mine": 2})
+    monkeypatch.setattr(cli, "call", lambda c, args, *, prog: called.append((c, args, prog)))
+    for words in (["bugs", "mine", "a"], ["bugs", "omfs"], ["bugs"]):
+        cli.dispatch(["kenv", *words])
+    assert called == [
+        (2, ["a"], "icml kenv bugs mine"),
+        (1, ["omfs"], "icml kenv bugs"),
+        (1, [], "icml kenv bugs"),
+    ]

@@ -2,7 +2,8 @@
 
 A row names agent, model and the feedback that they had, the bug with what it is sliced by, and the
 verdict. Rows come from `result_of` (any evaluation), from the folder that `icml kenv reproduce`
-leaves behind, or from anybody who writes the format. All of it is untrusted text.
+leaves behind, from the server's ``GET /v1/results``, or from anybody who writes the format. All
+of it is untrusted text.
 """
 
 from __future__ import annotations
@@ -234,6 +235,9 @@ def _of_file(path: Path) -> Iterator[Result]:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
+    if data[:1] == b"[":
+        yield from _of_service(path, data)
+        return
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
             continue
@@ -247,6 +251,43 @@ def _of_file(path: Path) -> Iterator[Result]:
             raise UserError(f"{path}, line {number}: {where}: {first['msg'][:200]}") from None
         yield row.model_copy(
             update={"report": row.report[:MOST_TEXT], "diff": row.diff[:MOST_TEXT]}
+        )
+
+
+def _of_service(path: Path, data: bytes) -> Iterator[Result]:
+    """Read what the server's ``GET /v1/results`` gives: sessions without a verdict are left out."""
+    from pydantic import TypeAdapter
+
+    from icml.kenv.bugs import load_bug
+    from icml.kenv.wire import ResultRow
+
+    try:
+        sessions = TypeAdapter(list[ResultRow]).validate_json(data)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = ".".join(str(part)[:60] for part in first["loc"]) or "the file"
+        raise UserError(f"{path}: {where}: {first['msg'][:200]}") from None
+    runs: dict[tuple[str, ...], int] = {}
+    for one in sorted(sessions, key=lambda row: row.opened):
+        if one.kind is None:
+            continue
+        bug = load_bug(one.bug_id)
+        place = (one.agent, one.model, one.feedback, bug.id)
+        runs[place] = runs.get(place, 0) + 1
+        yield Result(
+            agent=one.agent or "unnamed",
+            model=one.model or "none",
+            feedback=one.feedback,
+            run=runs[place],
+            bug=bug.id,
+            title=bug.title,
+            subsystems=bug.subsystems,
+            crash_type=bug.crash_type,
+            fix_time=bug.fix_time,
+            report=bug.crash_report,
+            kind=one.kind,
+            answer=one.equivalence,
+            key=one.key,
         )
 
 
