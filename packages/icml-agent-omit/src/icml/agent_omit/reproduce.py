@@ -22,7 +22,7 @@ TITLE = "Agent-Omit: an agent learns which thoughts and observations to leave ou
 class Config:
     """Everything that decides the result; `VaultTraining` has the rest."""
 
-    seeds: tuple[int, ...] = tuple(range(1000, 1005))
+    seeds: tuple[int, ...] = tuple(range(2000, 2005))
     """Seeds whose results are shown."""
     weights: tuple[float, ...] = (0.0, 0.2, 0.5)
     """Weights of the omission reward; 0 is the control."""
@@ -30,7 +30,7 @@ class Config:
     """Rooms of the vault."""
     base_steps: int = 800
     """Most batches for the base."""
-    cold_steps: int = 300
+    cold_steps: int = 1200
     """Batches of cold start."""
     iterations: int = 60
     """Updates of RL."""
@@ -40,7 +40,7 @@ class Config:
 
 SIZES: Mapping[str, Config] = {
     "quick": Config(
-        seeds=(1000, 1001, 1002),
+        seeds=(2000, 2001, 2002),
         weights=(0.0, 0.2),
         turns=3,
         base_steps=500,

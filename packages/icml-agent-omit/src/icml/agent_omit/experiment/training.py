@@ -51,7 +51,7 @@ class VaultTraining:
     """Most batches of 24 segments for the base."""
     base_loss: float = 0.09
     """The base stops once its loss is below, in nats a token; then 100 steps at a lower rate."""
-    cold_steps: int = 300
+    cold_steps: int = 1200
     """Batches of 24 segments of cold start."""
     iterations: int = 60
     """Updates of RL."""
