@@ -213,3 +213,28 @@ def test_a_browser_shows_the_pages_from_files(tmp_path) -> None:
             assert (int(red) > 128) is bright
     finally:
         browser.close()
+
+
+@pytest.mark.parametrize("name", ["CNAME", ".git/config", "bugs/notes.txt"])
+def test_what_somebody_put_beside_the_pages_is_not_replaced(tmp_path, name) -> None:
+    site = tmp_path / "site"
+    write_dashboard([row()], site)
+    write_dashboard([row(), row("c")], site)
+    (site / name).parent.mkdir(exist_ok=True)
+    (site / name).write_text("mine")
+    with pytest.raises(UserError, match="holds something else than a dashboard"):
+        write_dashboard([row()], site)
+    assert (site / name).read_text() == "mine"
+
+
+def test_a_link_to_a_dashboard_is_not_replaced(tmp_path) -> None:
+    write_dashboard([row()], tmp_path / "site")
+    (tmp_path / "link").symlink_to("site")
+    with pytest.raises(UserError, match="something else"):
+        write_dashboard([row()], tmp_path / "link")
+
+
+def test_the_last_day_there_is_can_be_a_cutoff(tmp_path) -> None:
+    models = {"m": ModelCutoff(cutoff="9999-12-31")}
+    write_dashboard([row(model="m", fix_time="2025-01-01T00:00Z")], tmp_path / "s", models=models)
+    assert "1 bugs fixed before the cutoff" in (tmp_path / "s/index.html").read_text()

@@ -141,3 +141,32 @@ def test_eval_keeps_a_row_and_asks_for_a_name(tmp_path) -> None:
     run_icml(*asked, "--agent", "null")
     (row,) = read_results([file])
     assert (row.agent, row.kind, row.backend) == ("null", "patch_empty", "replay")
+
+
+def test_names_do_not_steer_the_terminal(tmp_path) -> None:
+    write_results(tmp_path / "r.jsonl", [Result(**{**MINIMAL, "agent": "\x1b[2J\u202ea"})])
+    shown = run_icml("kenv", "stats", str(tmp_path / "r.jsonl")).stdout
+    assert shown.startswith("\ufffd[2J\ufffda\n")
+
+
+def test_long_and_blank_names_of_a_servers_sessions_are_rows(tmp_path, shelf) -> None:
+    sessions = [
+        {
+            "session_id": f"s{n}",
+            "bug_id": "phonet-autobind",
+            "agent": agent,
+            "model": "m" * 200,
+            "feedback": "none",
+            "max_runs": 1,
+            "runs": 0,
+            "opened": f"2026-01-0{n + 1}T00:00:00Z",
+            "kind": "plausible",
+        }
+        for n, agent in enumerate(["", "  ", "a" * 200, "a" * 120 + "b"])
+    ]
+    (tmp_path / "r.json").write_text("\n" + json.dumps(sessions, indent=1))
+    rows = read_results([tmp_path / "r.json"], bugs=shelf)
+    names = [(row.agent, row.run) for row in rows]
+    assert names == [("unnamed", 1), ("unnamed", 2), ("a" * 120, 1), ("a" * 120, 2)]
+    with pytest.raises(UserError, match="no bug 'phonet-autobind'"):
+        read_results([tmp_path / "r.json"], bugs=tmp_path)

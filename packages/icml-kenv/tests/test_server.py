@@ -2,18 +2,22 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from threading import Thread
 
 import httpx
 import pytest
 
+from icml.core.errors import UserError
 from icml.core.testing import run_icml
 from icml.core.testing.commands import ICML
-from icml.kenv.bugs import load_bug
+from icml.kenv.bugs import BUGS, load_bug
 from icml.kenv.client import ApiError, Client, Unreachable
 
 BUG = "phonet-autobind"
@@ -317,12 +321,20 @@ def test_bugs_are_public_views_and_filters_hold(url) -> None:
         (["--host", "::"], "give --allow-remote"),
         (["--host", "no such host"], "no address 'no such host'"),
         (["--address", "a:1"], "--address is of a Ray cluster"),
+        (["--bugs", "/no/such/folder"], "there are no bugs in /no/such/folder"),
     ],
 )
 def test_a_server_that_should_not_start_says_why(options, sentence, tmp_path) -> None:
     ran = run_icml("kenv", "serve", "--port", "0", "--out", str(tmp_path), *options)
     assert ran.returncode == 2
     assert sentence in ran.stderr
+
+
+@pytest.mark.parametrize("port", ["99999", "-1"])
+def test_a_port_that_is_none_is_refused(port, tmp_path) -> None:
+    ran = run_icml("kenv", "serve", "--port", port, "--out", str(tmp_path))
+    assert ran.returncode == 2
+    assert f"--port must be between 0 and 65535, got {port}" in ran.stderr
 
 
 def test_a_folder_or_port_that_is_in_use_is_refused(url, out, shelf, tmp_path) -> None:
@@ -333,3 +345,70 @@ def test_a_folder_or_port_that_is_in_use_is_refused(url, out, shelf, tmp_path) -
     ran = run_icml("kenv", "serve", "--port", port, "--out", str(tmp_path))
     assert ran.returncode == 2
     assert f"cannot serve on 127.0.0.1:{port}" in ran.stderr
+
+
+def test_what_is_no_folder_of_a_server_is_refused(tmp_path, shelf) -> None:
+    (tmp_path / "file").write_text("x")
+    ran = run_icml("kenv", "serve", "--port", "0", "--out", str(tmp_path / "file"))
+    assert (ran.returncode, "cannot write" in ran.stderr) == (2, True)
+    (tmp_path / "o").mkdir()
+    wrong = {"step": "session", "value": {}}, {"step": "nonsense", "value": {}}
+    for record in wrong:
+        (tmp_path / "o/service.jsonl").write_text(json.dumps(record) + "\n")
+        ran = run_icml("kenv", "serve", "--port", "0", "--out", str(tmp_path / "o"))
+        assert ran.returncode == 2
+        assert "service.jsonl, record 1 was not written by this server" in ran.stderr
+
+
+def test_sessions_of_bugs_that_are_gone_are_named(tmp_path, shelf, recorded) -> None:
+    out = tmp_path / "own"
+    with serving(out, "--bugs", str(shelf), "--backend", "replay") as child:
+        opened(child.url, out).run(recorded("clean").patch.diff)
+    (tmp_path / "others").mkdir()
+    shutil.copytree(BUGS / "omfs-sysblock", tmp_path / "others/omfs-sysblock")
+    options = ["--bugs", str(tmp_path / "others"), "--backend", "replay"]
+    ran = run_icml("kenv", "serve", "--port", "0", "--out", str(out), *options)
+    assert ran.returncode == 2
+    assert "service.jsonl, record 2 can't be gone on with: no such bug" in ran.stderr
+
+
+def test_an_operators_token_that_a_kill_left_empty_is_made_anew(tmp_path, shelf) -> None:
+    out = tmp_path / "own"
+    out.mkdir()
+    (out / "operator-token").touch()
+    with serving(out, "--bugs", str(shelf), "--backend", "replay") as child:
+        assert operator(child.url, out).results() == []
+    assert [path.name for path in out.glob(".operator*")] == []
+
+
+class _Stranger(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        status = int(self.path.split("/")[1])
+        body = {200: b"<html>", 203: b"{}", 302: b""}[status]
+        self.send_response(status)
+        self.send_header("Location", "http://127.0.0.1:9/")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *arguments) -> None:
+        pass
+
+
+@pytest.mark.parametrize("status", [200, 203, 302])
+def test_another_kind_of_server_is_one_sentence(status, tmp_path) -> None:
+    with HTTPServer(("127.0.0.1", 0), _Stranger) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        client = connect(f"http://127.0.0.1:{server.server_port}/{status}", token="a.b")
+        for ask in (client.view, client.results, client.bugs):
+            found = refusal(ask, *(["x"] if ask == client.view else []))
+            assert found[:2] == (status, "unknown")
+            assert found[2].endswith(f"answered {status}: is it a server of icml-kenv?")
+        assert refusal(client.checkout, tmp_path / "tree")[:2] == (status, "unknown")
+        server.shutdown()
+
+
+@pytest.mark.parametrize("token", ["é", "a\nb"])
+def test_a_token_that_no_header_carries_is_refused_at_once(token) -> None:
+    with pytest.raises(UserError, match="the token has letters"):
+        Client("http://127.0.0.1:9", token=token)

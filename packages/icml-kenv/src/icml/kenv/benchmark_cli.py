@@ -20,9 +20,11 @@ class _Results:
     """Which results."""
 
     results: Annotated[Positional[tuple[Path, ...]], _required("RESULTS")]
-    """Files of result rows (JSON lines), folders of icml kenv reproduce."""
+    """Files of result rows (JSON lines), of a server's results, folders of icml kenv reproduce."""
     models: Path | None = None
     """TOML with a table a model: cutoff (a date) and source."""
+    bugs: Path | None = None
+    """For a server's results: the folder of bugs that it served; None is the package's."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +39,8 @@ def stats(options: StatsOptions) -> None:
     from icml.kenv.results import read_results
 
     models = {} if options.models is None else read_models(options.models)
-    print("\n".join(standing_lines(standings(read_results(options.results), models))))
+    rows = read_results(options.results, bugs=options.bugs)
+    print("\n".join(standing_lines(standings(rows, models))))
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,8 @@ def dashboard(options: DashboardOptions) -> None:
     from icml.kenv.results import read_results
 
     models = {} if options.models is None else read_models(options.models)
-    print(write_dashboard(read_results(options.results), options.out, models=models))
+    rows = read_results(options.results, bugs=options.bugs)
+    print(write_dashboard(rows, options.out, models=models))
 
 
 @dataclass(frozen=True)

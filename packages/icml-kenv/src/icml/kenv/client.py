@@ -7,7 +7,9 @@ import subprocess
 import tarfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
+
+from pydantic import TypeAdapter, ValidationError
 
 from icml.core.errors import UserError, require
 from icml.kenv.models import PublicBug
@@ -21,6 +23,9 @@ from icml.kenv.wire import (
     RunView,
     Submitted,
 )
+
+_Answer = TypeVar("_Answer")
+_VIEW = TypeAdapter(RunView)  # agents poll it: made once
 
 BASE = "kenv-base"
 """The tag of the unpatched source in a tree that `Client.checkout` makes."""
@@ -55,9 +60,12 @@ class Client:
 
         Raises:
             MissingExtra: If httpx is not installed.
+            UserError: If the token cannot be one.
         """
         self._httpx: Any = require("httpx", extra="icml-kenv[client]")
         self.url, self.token, self.session = url.rstrip("/"), token, session
+        if not (token.isascii() and token.isprintable()):
+            raise UserError("the token has letters that no token has: copy it anew")
         headers = {"Authorization": f"Bearer {token}"} if token else {}
         # The server is named outright: no proxy and no .netrc of the surroundings is asked.
         self._client = self._httpx.Client(headers=headers, timeout=timeout_s, trust_env=False)
@@ -68,8 +76,8 @@ class Client:
 
     def bugs(self, **filters: str) -> list[PublicBug]:
         """List the bugs, by ``subsystem`` and ``frozen``."""
-        rows = self._ask("GET", "/v1/bugs", params=filters).json()
-        return [PublicBug.model_validate(row) for row in rows]
+        answer = self._ask("GET", "/v1/bugs", params=filters)
+        return self._read(TypeAdapter(list[PublicBug]), answer)
 
     def open_session(
         self,
@@ -85,7 +93,7 @@ class Client:
             bug_id=bug_id, feedback=feedback, max_runs=max_runs, agent=agent, model=model
         )
         answer = self._ask("POST", "/v1/sessions", json=wanted.model_dump())
-        return OpenedSession.model_validate(answer.json())
+        return self._read(TypeAdapter(OpenedSession), answer)
 
     def checkout(self, folder: Path) -> Path:
         """Put the unpatched source into an empty folder, as a git tree tagged ``kenv-base``.
@@ -95,10 +103,13 @@ class Client:
         """
         if folder.exists() and any(folder.iterdir()):
             raise UserError(f"{folder} is not empty: name a new folder")
-        packed = self._ask("GET", f"/v1/sessions/{self.session}/tree").content
+        answer = self._ask("GET", f"/v1/sessions/{self.session}/tree")
         folder.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(fileobj=io.BytesIO(packed), mode="r:gz") as archive:
-            archive.extractall(folder, filter="data")
+        try:
+            with tarfile.open(fileobj=io.BytesIO(answer.content), mode="r:gz") as archive:
+                archive.extractall(folder, filter="data")
+        except tarfile.TarError as error:
+            raise self._stranger(answer) from error
         identity = ["-c", "user.name=kenv", "-c", "user.email=kenv@localhost"]
         unsigned = ["-c", "commit.gpgSign=false", "-c", "tag.gpgSign=false"]
         for command in (
@@ -116,11 +127,11 @@ class Client:
     def run(self, diff: str) -> RunView:
         """Ask for a run of a diff; the same diff again is the same run."""
         answer = self._ask("POST", f"/v1/sessions/{self.session}/runs", json={"diff": diff})
-        return RunView.model_validate(answer.json())
+        return self._read(_VIEW, answer)
 
     def view(self, run_id: str) -> RunView:
         """Look at a run."""
-        return RunView.model_validate(self._ask("GET", f"/v1/runs/{run_id}").json())
+        return self._read(_VIEW, self._ask("GET", f"/v1/runs/{run_id}"))
 
     def wait(self, run_id: str, *, timeout_s: float = 7200, patience_s: float = 120) -> RunView:
         """Wait until a run has ended.
@@ -151,7 +162,7 @@ class Client:
 
     def cancel(self, run_id: str) -> RunView:
         """End a run."""
-        return RunView.model_validate(self._ask("DELETE", f"/v1/runs/{run_id}").json())
+        return self._read(_VIEW, self._ask("DELETE", f"/v1/runs/{run_id}"))
 
     def artifact(self, run_id: str, name: ArtifactName) -> str:
         """Return a text of an ended run."""
@@ -160,18 +171,28 @@ class Client:
     def submit(self, diff: str) -> Submitted:
         """Hand in a diff."""
         answer = self._ask("POST", f"/v1/sessions/{self.session}/submit", json={"diff": diff})
-        return Submitted.model_validate(answer.json())
+        return self._read(TypeAdapter(Submitted), answer)
 
     def results(self) -> list[ResultRow]:
         """Return what became of all sessions; takes the operator's token."""
-        return [ResultRow.model_validate(row) for row in self._ask("GET", "/v1/results").json()]
+        return self._read(TypeAdapter(list[ResultRow]), self._ask("GET", "/v1/results"))
+
+    def _read(self, adapter: TypeAdapter[_Answer], answer: Any) -> _Answer:
+        try:
+            return adapter.validate_json(answer.content)
+        except ValidationError as error:
+            raise self._stranger(answer) from error
+
+    def _stranger(self, answer: Any) -> ApiError:
+        sentence = f"{self.url} answered {answer.status_code}: is it a server of icml-kenv?"
+        return ApiError(answer.status_code, "unknown", sentence)
 
     def _ask(self, method: str, path: str, **more: Any) -> Any:
         try:
             answer = self._client.request(method, f"{self.url}{path}", **more)
         except (self._httpx.HTTPError, self._httpx.InvalidURL) as error:
             raise Unreachable(f"no answer from {self.url}: {error}") from error
-        if answer.status_code < 400:
+        if answer.is_success:
             return answer
         try:
             told = answer.json()
@@ -179,5 +200,4 @@ class Client:
         except (ValueError, KeyError, TypeError) as error:
             if isinstance(error, ApiError):
                 raise
-            sentence = f"{self.url} answered {answer.status_code}: is it a server of icml-kenv?"
-            raise ApiError(answer.status_code, "unknown", sentence) from error
+            raise self._stranger(answer) from error

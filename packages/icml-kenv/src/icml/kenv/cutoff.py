@@ -139,9 +139,9 @@ def gap_at(
         success: What counts.
     """
     dated = [(x, x.fixed) for x in outcomes if x.fixed is not None]
-    start = cutoff + timedelta(days=grace_days)
+    grace = timedelta(days=grace_days)
     before = _rate_or_none([x for x, day in dated if day <= cutoff], success)
-    after = _rate_or_none([x for x, day in dated if day > start], success)
+    after = _rate_or_none([x for x, day in dated if day - cutoff > grace], success)
     if before is None or after is None or min(before.bugs, after.bugs) < FEWEST_BUGS:
         return Gap(before, after, None, grace_days)
     return Gap(before, after, _difference(before.interval, after.interval), grace_days)

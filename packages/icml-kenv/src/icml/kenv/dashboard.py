@@ -27,17 +27,14 @@ from icml.kenv.cutoff import Gap, ModelCutoff, Rate
 from icml.kenv.drawing import NARROW, WIDE, interval_bar, months_chart
 from icml.kenv.leaderboard import Slice, Standing, gap_text, slices, standings
 from icml.kenv.results import Result, System, as_json
+from icml.kenv.show import visible
 
 FORMAT = "icml-kenv dashboard 1"
 _TEMPLATES = Path(__file__).with_name("data") / "dashboard"
 _SHOWN_TEXT = 12_000
 """Characters of a report or diff on a page; the middle of longer ones is left out."""
 
-_UNSEEN = re.compile(
-    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
-    r"\ud800-\udfff]"
-)
-"""Controls, invisible marks, directions, halves of characters."""
+_ENTRIES = {"index.html", "bugs.html", "bugs", "results.json", "style.css"}
 
 _KINDS = {
     "plausible": ("plausible", "good"),
@@ -93,8 +90,10 @@ def write_dashboard(
     """
     if not rows:
         raise UserError("there is no result to show")
-    if out.exists() and not _ours(out):
-        raise UserError(f"{out} holds something else than a dashboard: name a new folder")
+    if out.exists() and (foreign := _foreign(out)):
+        raise UserError(
+            f"{out} holds something else than a dashboard ({foreign}): name a new folder"
+        )
     found = standings(rows, models or {})
     bugs = _bugs(rows)
     draft = out.with_name(f".{out.name}.{os.getpid()}.new")
@@ -134,16 +133,22 @@ def _write_pages(
     (folder / "style.css").write_text(style + own, encoding="utf-8")
 
 
-def _ours(folder: Path) -> bool:
-    if not folder.is_dir():
-        return False
-    if not any(folder.iterdir()):
-        return True
+def _foreign(folder: Path) -> str:
+    """Name what is not ours to replace, a CNAME or a .git say; empty if there is nothing."""
+    if not folder.is_dir() or folder.is_symlink():
+        return str(folder)
+    entries = {path.relative_to(folder).as_posix() for path in folder.glob("*")}
+    entries |= {path.relative_to(folder).as_posix() for path in folder.glob("bugs/*")}
+    pages = {name for name in entries if re.fullmatch(r"bugs/[\w-]+\.html", name)}
+    others = sorted(entries - pages - _ENTRIES)
+    if others or not entries:
+        return others[0] if others else ""
     try:
         with (folder / "results.json").open(encoding="utf-8") as file:
-            return file.read(200).startswith(f'{{"format":"{FORMAT}"')
+            begun = file.read(200)
     except (OSError, UnicodeDecodeError):
-        return False
+        begun = ""
+    return "" if begun.startswith(f'{{"format":"{FORMAT}"') else "results.json"
 
 
 def _bugs(rows: Sequence[Result]) -> list[BugPage]:
@@ -269,7 +274,7 @@ def plain(text: str) -> str:
         left = len(text) - _SHOWN_TEXT
         head, tail = text[: _SHOWN_TEXT * 2 // 3], text[-_SHOWN_TEXT // 3 :]
         text = f"{head}\n[… {left} characters left out …]\n{tail}"
-    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+    return visible(text)
 
 
 def _diff_lines(diff: str) -> list[tuple[str, str]]:

@@ -11,6 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from pydantic import ValidationError
+
+from icml.core.errors import UserError
 from icml.core.journal import Journal
 from icml.kenv.building import digest
 from icml.kenv.executor import Handle, Job
@@ -82,8 +85,16 @@ class Kept:
         self.runs: dict[str, Run] = {}
         self.evaluations: dict[str, Evaluation] = {}
         self._journal, self._job = journal, job
-        for step in journal.read():
-            getattr(self, f"_take_{step['step']}")(step["value"])
+        for number, step in enumerate(journal.read(), 1):
+            place = f"{journal.path}, record {number}"
+            try:
+                getattr(self, f"_take_{step['step']}")(step["value"])
+            except UserError as error:
+                raise UserError(f"{place} can't be gone on with: {error}") from error
+            except (AttributeError, KeyError, TypeError, ValidationError) as error:
+                raise UserError(
+                    f"{place} was not written by this server: use another --out folder"
+                ) from error
 
     def note(self, step: str, value: dict[str, Any]) -> None:
         """Write a step down, then take it.

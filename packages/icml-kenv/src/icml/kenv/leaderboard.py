@@ -9,6 +9,7 @@ from typing import NamedTuple
 from icml.core.errors import UserError
 from icml.kenv.cutoff import GRACE_DAYS, Gap, ModelCutoff, Rate, by_month, gap_at, rate_over_bugs
 from icml.kenv.results import Result, System
+from icml.kenv.show import for_terminals
 from icml.kenv.stats import PassAtK, is_equivalent, is_plausible, pass_at
 
 KS = (1, 3, 5)
@@ -122,6 +123,7 @@ def _rates(rows: Sequence[Result], system: System) -> tuple[Rate, Rate] | None:
     return rate_over_bugs(own, is_plausible), rate_over_bugs(own, is_equivalent)
 
 
+@for_terminals
 def standing_lines(found: Sequence[Standing]) -> Iterator[str]:
     """Yield the standings for a terminal."""
     for one in found:

@@ -203,8 +203,12 @@ def add_result(
         raise cannot_write(path, error) from error
 
 
-def read_results(paths: Iterable[Path]) -> list[Result]:
-    """Read rows from files of JSON lines and from folders of `icml kenv reproduce`.
+def read_results(paths: Iterable[Path], *, bugs: Path | None = None) -> list[Result]:
+    """Read rows from files of JSON lines, a server's results and folders of `icml kenv reproduce`.
+
+    Args:
+        paths: The files and folders.
+        bugs: The folder of bugs that the server had; None is the package's.
 
     Raises:
         UserError: If a file is missing, too big or not in the format (with its line), there is no
@@ -213,7 +217,7 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     found: dict[tuple[Any, ...], Path] = {}
     rows = []
     for path in paths:
-        for row in _of_reproduce(path) if path.is_dir() else _of_file(path):
+        for row in _of_reproduce(path) if path.is_dir() else _of_file(path, bugs):
             key = (*row.system, row.bug, row.run)
             if key in found:
                 raise UserError(
@@ -227,7 +231,7 @@ def read_results(paths: Iterable[Path]) -> list[Result]:
     return rows
 
 
-def _of_file(path: Path) -> Iterator[Result]:
+def _of_file(path: Path, bugs: Path | None = None) -> Iterator[Result]:
     try:
         size = path.stat().st_size
         if size > MOST_BYTES:
@@ -235,8 +239,8 @@ def _of_file(path: Path) -> Iterator[Result]:
         data = path.read_bytes()
     except OSError as error:
         raise UserError(f"cannot read {path}: {error.strerror}") from error
-    if data[:1] == b"[":
-        yield from _of_service(path, data)
+    if data.lstrip()[:1] == b"[":
+        yield from _of_service(path, data, bugs)
         return
     for number, line in enumerate(data.split(b"\n"), 1):
         if not line.strip():
@@ -254,11 +258,11 @@ def _of_file(path: Path) -> Iterator[Result]:
         )
 
 
-def _of_service(path: Path, data: bytes) -> Iterator[Result]:
+def _of_service(path: Path, data: bytes, bugs: Path | None) -> Iterator[Result]:
     """Read what the server's ``GET /v1/results`` gives: sessions without a verdict are left out."""
     from pydantic import TypeAdapter
 
-    from icml.kenv.bugs import load_bug
+    from icml.kenv.bugs import BUGS, load_bug
     from icml.kenv.wire import ResultRow
 
     try:
@@ -271,12 +275,15 @@ def _of_service(path: Path, data: bytes) -> Iterator[Result]:
     for one in sorted(sessions, key=lambda row: row.opened):
         if one.kind is None:
             continue
-        bug = load_bug(one.bug_id)
-        place = (one.agent, one.model, one.feedback, bug.id)
+        bug = load_bug(one.bug_id, bugs or BUGS)
+        # The server takes longer names, and empty ones.
+        agent = one.agent.strip()[:120].strip() or "unnamed"
+        model = one.model.strip()[:120].strip() or "none"
+        place = (agent, model, one.feedback, bug.id)
         runs[place] = runs.get(place, 0) + 1
         yield Result(
-            agent=one.agent or "unnamed",
-            model=one.model or "none",
+            agent=agent,
+            model=model,
             feedback=one.feedback,
             run=runs[place],
             bug=bug.id,

@@ -51,7 +51,7 @@ class ServeOptions:
 
 def serve(options: ServeOptions) -> None:
     """Serve the bugs to agents over HTTP, until Ctrl-C."""
-    from icml.core.errors import require
+    from icml.core.errors import UserError, require
 
     for module in ("fastapi", "uvicorn"):
         require(module, extra="icml-kenv[server]")
@@ -63,6 +63,8 @@ def serve(options: ServeOptions) -> None:
 
     shelf = (options.bugs or BUGS).resolve()
     bugs = {name: load_bug(name, shelf) for name in bug_ids(shelf)}
+    if not bugs:
+        raise UserError(f"there are no bugs in {shelf}: wanted a folder a bug, with bug.json in it")
     opened = bind(options.host, options.port, allow_remote=options.allow_remote)
     executor = executor_named(options.executor, address=options.address, slots=options.slots)
     out = options.out.resolve()

@@ -226,6 +226,8 @@ def bind(host: str, port: int, *, allow_remote: bool = False) -> socket.socket:
         UserError: If the address is not this machine's own and that was not allowed, or cannot be
             had.
     """
+    if not 0 <= port <= 65535:  # the system would take it modulo 65536
+        raise UserError(f"--port must be between 0 and 65535, got {port}")
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         address = ipaddress.ip_address(found[4][0])

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import io
 import os
 import secrets
-import tarfile
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -20,7 +18,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from icml.core.errors import UserError
-from icml.core.journal import Journal, lock_folder
+from icml.core.journal import Journal, cannot_write, lock_folder
+from icml.kenv.archive import packed
 from icml.kenv.backends.choose import BackendName, backend_named
 from icml.kenv.building import digest
 from icml.kenv.executor import EvaluationCancelled, Executor, Handle, Job
@@ -77,20 +76,28 @@ class Service:
             frozen: Name of the snapshot that the bugs are.
 
         Raises:
-            UserError: If another process has the folder, or the journal in it is damaged.
+            UserError: If another process has the folder, it cannot be written, the journal in it is
+                damaged, or a session in it is of a bug that is not served.
         """
         self.bugs, self.frozen = dict(bugs), frozen
         self._executor = executor
         self._backend = backend_named(backend)
         self.backend: BackendName = cast(BackendName, self._backend.name)
         self._shelf, self._folder = shelf, folder
-        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        except OSError as error:
+            raise cannot_write(folder, error) from error
         self._held = lock_folder(folder)
         self._lock = threading.RLock()
         self._closed = False
         self.operator_token = _operator_token(folder / OPERATOR_FILE)
         journal = Journal(folder / "service.jsonl", needs=("step", "value"))
-        self._kept = Kept(journal, self._job)
+        try:
+            self._kept = Kept(journal, self._job)
+        except UserError:
+            self._held.release()
+            raise
         for key in {run.evaluation for run in self._kept.runs.values() if not run.cancelled}:
             self._start(key)
         for session in self._kept.sessions.values():
@@ -252,10 +259,7 @@ class Service:
         root = self._tree_folder(bug.id)
         if root is None:
             raise Refused("no_artifact", f"the backend {self._backend.name} has no source")
-        packed = io.BytesIO()
-        with tarfile.open(fileobj=packed, mode="w:gz", compresslevel=1) as archive:
-            archive.add(root / bug.directory, arcname=bug.directory, filter=_anonymous)
-        return packed.getvalue()
+        return packed(root, bug.directory)
 
     def close(self) -> None:
         """End what runs: the next service in this folder goes on with it."""
@@ -371,20 +375,19 @@ def _sha256(text: str) -> str:
 def _operator_token(file: Path) -> str:
     """Return the operator's token, which only the folder's owner may read."""
     with suppress(FileNotFoundError):
-        return file.read_text().strip()
+        if token := file.read_text().strip():
+            return token
     token = secrets.token_urlsafe(32)
-    with os.fdopen(os.open(file, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
-        opened.write(token + "\n")
+    # Whole or not at all: a kill in between would leave a file that opens nothing for good.
+    draft = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
+    try:
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as opened:
+            opened.write(token + "\n")
+        draft.replace(file)
+    except OSError as error:
+        draft.unlink(missing_ok=True)
+        raise cannot_write(file, error) from error
     return token
-
-
-def _anonymous(entry: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """Leave links out, and the times and owners of this machine."""
-    if not entry.isfile() and not entry.isdir():
-        return None
-    entry.uid = entry.gid = entry.mtime = 0
-    entry.uname = entry.gname = ""
-    return entry
 
 
 def _artifact(verdict: Verdict, name: ArtifactName) -> str | None:

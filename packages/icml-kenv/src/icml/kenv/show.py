@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from typing import ParamSpec
 
 from icml.kenv.models import (
     CrashReport,
@@ -15,7 +18,33 @@ from icml.kenv.models import (
 
 _MOST_FRAMES = 12
 
+_UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff"
+    r"\ud800-\udfff]"
+)
+"""Controls, invisible marks, directions, halves of characters."""
 
+_Arguments = ParamSpec("_Arguments")
+
+
+def visible(text: str) -> str:
+    """Replace what steers a terminal, or makes a line read as another one."""
+    return _UNSEEN.sub("\N{REPLACEMENT CHARACTER}", text)
+
+
+def for_terminals(
+    lines: Callable[_Arguments, Iterator[str]],
+) -> Callable[_Arguments, Iterator[str]]:
+    """Make the lines of untrusted text safe to print."""
+
+    @wraps(lines)
+    def shown(*args: _Arguments.args, **kwargs: _Arguments.kwargs) -> Iterator[str]:
+        return map(visible, lines(*args, **kwargs))
+
+    return shown
+
+
+@for_terminals
 def report_lines(reports: Sequence[CrashReport]) -> Iterator[str]:
     """Yield what the reports say: titles, circumstances, and the certain frames."""
     if not reports:
@@ -40,6 +69,7 @@ def _frame(frame: Frame) -> str:
     return f"{frame.func} [{frame.module}]" if frame.module else frame.func
 
 
+@for_terminals
 def equivalence_lines(found: Equivalence) -> Iterator[str]:
     """Yield an answer, what it rests on, and the scores, which prove nothing."""
     yield f"{found.answer} ({found.evidence.replace('_', ' ')})"
@@ -53,6 +83,7 @@ def equivalence_lines(found: Equivalence) -> Iterator[str]:
             yield f"  {name.replace('_', ' '):17} {shown}"
 
 
+@for_terminals
 def bug_lines(bug: PublicBug) -> Iterator[str]:
     """Yield what is public of a bug."""
     yield f"{bug.id}: {bug.title}"
@@ -65,6 +96,7 @@ def bug_lines(bug: PublicBug) -> Iterator[str]:
     yield from bug.crash_report.rstrip().splitlines()
 
 
+@for_terminals
 def run_lines(run: RunResult) -> Iterator[str]:
     """Yield what one boot came to and what the reproducer saw."""
     state = "ran to its end" if run.finished else "booted" if run.booted else "did not boot"
@@ -76,6 +108,7 @@ def run_lines(run: RunResult) -> Iterator[str]:
         yield f"  console: {run.console}"
 
 
+@for_terminals
 def verdict_lines(verdict: Verdict) -> Iterator[str]:
     """Yield a verdict, what it rests on, and how the patch relates to the developers' fix."""
     marks = [

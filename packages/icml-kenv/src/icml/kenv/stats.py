@@ -141,9 +141,9 @@ def cutoff_gap(
         ValueError: If a side has no bug, or a bug has two outcomes.
     """
     dated = [x for x in outcomes if x.fixed is not None]
-    start = cutoff + timedelta(days=grace_days)
+    grace = timedelta(days=grace_days)
     before = [x for x in dated if x.fixed is not None and x.fixed <= cutoff]
-    after = [x for x in dated if x.fixed is not None and x.fixed > start]
+    after = [x for x in dated if x.fixed is not None and x.fixed - cutoff > grace]
     gap = newcombe(*_counts(before, success), *_counts(after, success))
     enough = min(len(before), len(after)) >= FEWEST_BUGS
     return CutoffGap(gap, len(before), len(after), enough and not gap.low <= 0 <= gap.high)
