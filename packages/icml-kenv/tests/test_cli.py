@@ -140,3 +140,11 @@ def test_a_bug_that_calls_itself_otherwise_is_refused(shelf) -> None:
     (shelf / "x-bug").rename(shelf / "y-bug")
     with pytest.raises(ValueError, match="calls itself 'x-bug'"):
         load_bug("y-bug", shelf)
+
+
+@pytest.mark.parametrize("name", ["   ", "a" * 121])
+def test_a_name_that_no_row_takes_is_refused_before_a_boot(name, tmp_path) -> None:
+    options = ["--results", str(tmp_path / "rows.jsonl"), "--agent", name]
+    ended = run_icml("kenv", "eval", "phonet-autobind", "--fix", *options)
+    assert ended.returncode == 2
+    assert "--agent must have 1 to 120 letters" in ended.stderr

@@ -224,6 +224,8 @@ def test_a_judge_decides_what_is_open_and_is_named_as_the_evidence(
     ("options", "reason"),
     [
         ({"max_runs": 0}, "max_runs must be at least 1"),
+        ({"runs": 0}, "runs must be at least 1"),
+        ({"feedback": "lots"}, "feedback must be one of none, verdict"),
         ({"bugs": "nothing"}, "no bug 'nothing'"),
         ({"backend": "docker", "bugs": "all"}, "no backend works here"),
     ],

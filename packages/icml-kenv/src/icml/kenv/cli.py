@@ -247,6 +247,10 @@ class EvalOptions(_Choice):
             number = getattr(self, name)
             if number is not None and number < 1:
                 raise ValueError(f"--{name} must be at least 1, got {number}")
+        for name in ("agent", "model"):
+            word = getattr(self, name)
+            if word and not 0 < len(word.strip()) <= 120:
+                raise ValueError(f"--{name} must have 1 to 120 letters, got {len(word.strip())}")
         if self.patches and (self.fix or self.patch is not None):
             raise ValueError("give patches as arguments, or one by --patch or --fix, not both")
         if self.judge is not None and (self.patches or self.executor != "local"):

@@ -17,7 +17,7 @@ FeedbackLevel = Literal["none", "verdict", "title", "report", "full"]
 """Each tells what the one before it tells, and more: nothing; the kind; the crash's title or the
 first build error; the crash's report or all build errors; what the reproducer saw as well."""
 
-_LEVELS: tuple[FeedbackLevel, ...] = ("none", "verdict", "title", "report", "full")
+LEVELS: tuple[FeedbackLevel, ...] = ("none", "verdict", "title", "report", "full")
 
 
 class FeedbackDisabled(UserError):
@@ -85,8 +85,8 @@ class Session:
         Raises:
             UserError: If the worktree is not empty or the tree lacks the bug's folder.
         """
-        if feedback not in _LEVELS:
-            raise UserError(f"feedback must be one of {', '.join(_LEVELS)}, got {feedback!r}")
+        if feedback not in LEVELS:
+            raise UserError(f"feedback must be one of {', '.join(LEVELS)}, got {feedback!r}")
         if worktree.exists() and any(worktree.iterdir()):
             raise UserError(f"{worktree} is not empty: a session needs a worktree of its own")
         self.bug: PublicBug = bug.public() if isinstance(bug, Bug) else bug
@@ -142,17 +142,17 @@ class Session:
 
 def feedback_on(verdict: Verdict, level: FeedbackLevel, *, runs_left: int) -> Feedback:
     """Return what a level lets an agent know of a verdict: never its comparison with the fix."""
-    depth = _LEVELS.index(level)
+    depth = LEVELS.index(level)
     told = Feedback(kind=verdict.kind, runs_left=runs_left)
     build, crash = verdict.build, verdict.crash
     errors = [] if build is None else [_error_text(error) for error in build.errors]
-    if depth >= _LEVELS.index("title"):
+    if depth >= LEVELS.index("title"):
         title = crash.title if crash else ""
         told = told.model_copy(update={"title": title, "build_errors": errors[:1]})
-    if depth >= _LEVELS.index("report"):
+    if depth >= LEVELS.index("report"):
         report = crash.raw if crash else ""
         told = told.model_copy(update={"report": report, "build_errors": errors})
-    if depth >= _LEVELS.index("full") and verdict.runs:
+    if depth >= LEVELS.index("full") and verdict.runs:
         seen = verdict.runs[-1].transcript or []
         told = told.model_copy(update={"transcript": list(seen)})
     return told

@@ -23,7 +23,7 @@ from icml.kenv.bugs import bug_ids, load_bug
 from icml.kenv.judge import LLMJudge, judge_model, voted
 from icml.kenv.models import Bug, Patch, PublicBug, Verdict
 from icml.kenv.protocol import Backend
-from icml.kenv.session import FeedbackLevel, source_texts
+from icml.kenv.session import LEVELS, FeedbackLevel, source_texts
 from icml.kenv.show import verdict_lines
 from icml.kenv.tools import evaluated, session_tools
 
@@ -176,6 +176,10 @@ def kenv_task(
         raise UserError("the task needs at least one bug")
     if max_runs < 1:
         raise UserError(f"max_runs must be at least 1, got {max_runs}; feedback=none allows none")
+    if runs is not None and runs < 1:
+        raise UserError(f"runs must be at least 1, got {runs}")
+    if feedback not in LEVELS:
+        raise UserError(f"feedback must be one of {', '.join(LEVELS)}, got {feedback!r}")
     attempts = _Attempts(
         bugs, backend=backend, feedback=feedback, max_runs=max_runs, runs=runs, folder=folder
     )
@@ -213,7 +217,8 @@ def kenv(
         folder: Of the journals.
         judge: A model of inspect-ai that votes on equivalence, for example openai/gpt-5-mini.
     """
-    ids = bugs.split(",") if isinstance(bugs, str) else list(bugs)
+    named = bugs.split(",") if isinstance(bugs, str) else bugs
+    ids = list(dict.fromkeys(str(name).strip() for name in named))
     return kenv_task(
         [load_bug(bug_id) for bug_id in (bug_ids() if ids == ["all"] else ids)],
         backend=backend_named(backend),
