@@ -159,8 +159,9 @@ def test_an_environment_that_is_none_is_refused(name, complaint):
 def test_numbers_out_of_range_are_refused(bad):
     with pytest.raises(ValueError, match="must be >="):
         AnalyseOptions("vault", "model", **bad)
-    with pytest.raises(ValueError, match="must be above 0"):
-        AnalyseOptions("vault", "model", temperature=0.0)
+    for temperature in (0.0, float("inf"), float("nan")):
+        with pytest.raises(ValueError, match="must be above 0 and finite"):
+            AnalyseOptions("vault", "model", temperature=temperature)
     with pytest.raises(ValueError, match="--max-turns must be >= 1"):
         AnalyseOptions("vault", "model", max_turns=0)
     with pytest.raises(ValueError, match="--drop must be in"):

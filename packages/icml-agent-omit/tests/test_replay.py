@@ -216,6 +216,12 @@ def test_an_archive_that_is_no_log_is_refused(tmp_path):
         replay([tmp_path / "log.eval"])
 
 
+@pytest.mark.parametrize("source", ["", "./missing", "/missing", "~/missing", "runs/omit/missing"])
+def test_a_folder_that_is_not_there_is_not_looked_up_on_the_hub(source):
+    with pytest.raises(UserError, match="there is no such folder, and it is no hub id"):
+        token_counter(source)
+
+
 def test_words_and_marks_are_what_counts_without_a_tokenizer():
     assert count_words('{"cmd": "ls -R"}') == 11
     assert count_words("") == 0

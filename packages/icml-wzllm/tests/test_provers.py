@@ -276,14 +276,14 @@ def test_a_chat_template_is_used_and_an_untaught_model_proves_nothing(taught):
 
 
 def test_a_prompt_that_does_not_fit_is_said(taught):
-    prover = TransformersProver(taught.model, taught.tokenizer, longest=200)
+    prover = TransformersProver(taught.model, taught.tokenizer, longest=127)
     assert "don't fit into the model's 128" in prove(ROW, prover=prover).detail
 
 
 def test_goals_are_put_into_their_own_prompt(taught):
     from icml.wzllm.lean import SubGoal
 
-    prover = TransformersProver(taught.model, taught.tokenizer)
+    prover = TransformersProver(taught.model, taught.tokenizer, longest=24)
     asked = prover._question(SubGoal("hop", "def {statement} F", "Eq {context} F"))
     assert "def {statement} F" in asked
     assert "Goal:\nEq {context} F" in asked
@@ -293,6 +293,7 @@ def test_goals_are_put_into_their_own_prompt(taught):
     ("options", "message"),
     [
         ({"prompt": "no place"}, "a prompt needs {statement}"),
+        ({"longest": 128}, "leaves no room for a prompt"),
         ({"longest": 0}, "longest and batch must be 1 or more"),
         ({"temperature": float("nan")}, "temperature above 0"),
     ],

@@ -87,8 +87,8 @@ class AnalyseOptions:
                 raise ValueError(f"--{option} must be >= {least}, got {getattr(self, name)}")
         if self.max_turns is not None and self.max_turns < 1:
             raise ValueError(f"--max-turns must be >= 1, got {self.max_turns}")
-        if not self.temperature > 0:
-            raise ValueError(f"--temperature must be above 0, got {self.temperature}")
+        if not 0 < self.temperature < float("inf"):
+            raise ValueError(f"--temperature must be above 0 and finite, got {self.temperature}")
 
 
 def analyse(options: AnalyseOptions) -> None:

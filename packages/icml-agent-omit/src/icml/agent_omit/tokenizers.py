@@ -27,6 +27,8 @@ def load_tokenizer(source: str) -> Any:
         from icml.core.models.load import load
 
         return load(source, device="cpu").tokenizer
+    if not source or (not path.is_dir() and (source[0] in "./~" or source.count("/") > 1)):
+        raise UserError(f"no tokenizer {source!r}: there is no such folder, and it is no hub id")
     from transformers import AutoTokenizer
 
     try:

@@ -78,6 +78,12 @@ class TransformersProver:
                 "longest and batch must be 1 or more and temperature above 0, "
                 f"got {longest}, {batch} and {temperature}"
             )
+        room = getattr(model.config, "max_position_embeddings", None)
+        if room is not None and longest >= room:
+            raise UserError(
+                f"an answer of {longest} tokens leaves no room for a prompt in {name}'s {room}; "
+                "give a model with a longer context, or a smaller longest"
+            )
         self.model = model
         self.tokenizer = tokenizer
         self.prompt = prompt
