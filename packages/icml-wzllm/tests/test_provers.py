@@ -215,7 +215,7 @@ def test_a_prover_that_does_not_answer_every_goal_is_named():
         prove(ROW, prover=Silent())
 
 
-def test_an_answer_that_takes_the_judge_too_long_leaves_time_for_the_next():
+def test_an_answer_that_keeps_the_judge_busy_leaves_time_for_the_next():
     slow = Identity.parse(
         "sum(k,0,n,(k+1)^60*(m+k+x+y)^60*binomial(n,k)*binomial(m,k)*binomial(x,k)*binomial(y,k))"
         " = sum(k,0,n,(k+1)^60*(m+k+x+y)^60*binomial(n,k)*binomial(m,k)*binomial(x,k)*"
@@ -223,8 +223,10 @@ def test_an_answer_that_takes_the_judge_too_long_leaves_time_for_the_next():
     )
     proof = prove(slow, prover=Scripted("(m+n+x+y)^60, (m+2*n+x+y+1)^60 | (k+1)^9 | k+m", "no"),
                   budget_s=3.0)  # fmt: skip
-    assert proof.attempts[0].reason.startswith(("the judge: not finished", "the "))
-    assert proof.attempts[1].reason.startswith("the right side") or proof.attempts[1].reason
+    first, second = proof.attempts  # on a quick machine the judge may end with the first one
+    assert first.reason
+    assert second.reason
+    assert "not finished" not in second.reason
 
 
 # --- a language model -----------------------------------------------------------------------
