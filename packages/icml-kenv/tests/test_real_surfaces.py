@@ -189,7 +189,8 @@ finally:
 def test_an_evaluation_goes_to_the_machine_that_has_the_tree(module, tmp_path) -> None:
     (tmp_path / "remark.diff").write_text(remark(module).diff)
     script = [sys.executable, "-c", PLACED, str(tmp_path / "remark.diff"), str(tmp_path / "v")]
-    ran = subprocess.run(script, capture_output=True, text=True, check=False, timeout=300)
+    env = {**os.environ, "RAY_TMPDIR": "/tmp"}  # Ray's workers don't start inside of an environment
+    ran = subprocess.run(script, capture_output=True, text=True, check=False, timeout=300, env=env)
     label, placed, kind = ran.stdout.split()[-3:] if ran.stdout else ("", ran.stderr, "")
     assert label.startswith("kcache:module:")
     assert (placed, kind) == ("True", "crash_same")

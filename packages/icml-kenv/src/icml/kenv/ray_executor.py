@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import os
 import socket
+import sys
+import tempfile
 from concurrent.futures import Future
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
@@ -90,6 +93,9 @@ class RayExecutor:
             raise UserError(f"slots must be at least 1, got {slots}")
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
+        if Path(tempfile.gettempdir()).resolve().is_relative_to(Path(sys.prefix).resolve()):
+            # Its workers refuse to start there, again and again, and nothing would say so.
+            os.environ.setdefault("RAY_TMPDIR", "/tmp")
         self._ray: Any = require("ray", extra="icml-kenv[ray]")
         self._mine = not self._ray.is_initialized()
         if self._mine:
