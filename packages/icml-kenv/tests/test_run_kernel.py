@@ -79,7 +79,9 @@ def test_a_users_configuration_of_git_changes_nothing(tree) -> None:
     assert edited(tree) == plain != ""
 
 
-def test_outside_of_a_tree_it_says_so(tmp_path) -> None:
+def test_outside_of_a_tree_it_says_so(tmp_path, monkeypatch) -> None:
+    # The temporary folder may lie in a repository.
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
     with pytest.raises(UserError, match="git rev-parse failed in"):
         edited(tmp_path)
 
