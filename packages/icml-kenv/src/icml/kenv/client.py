@@ -48,9 +48,8 @@ class Client:
     """Talks to one server with one token: the operator's, or that of a session.
 
     Example:
-        >>> Client("http://127.0.0.1:1").bugs()
-        Traceback (most recent call last):
-        icml.kenv.client.Unreachable: no answer from http://127.0.0.1:1: ...
+        >>> Client("http://127.0.0.1:8123/").url
+        'http://127.0.0.1:8123'
     """
 
     def __init__(
