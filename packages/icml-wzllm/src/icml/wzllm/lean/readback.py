@@ -1,7 +1,8 @@
 """A printed Lean statement, read back into the statement language and compared with the identity.
 
 The printer is not trusted with what was proved: the statement that the kernel checks is read by
-this small reader, which knows nothing of the printer, and must say what the identity says.
+this small reader, and must say what the identity says. It shares one function with the printer:
+the positive factor of a statement with denominators, worked out from the identity alone.
 """
 
 from __future__ import annotations
