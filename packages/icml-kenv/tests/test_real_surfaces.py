@@ -189,7 +189,8 @@ finally:
 def test_an_evaluation_goes_to_the_machine_that_has_the_tree(module, tmp_path) -> None:
     (tmp_path / "remark.diff").write_text(remark(module).diff)
     script = [sys.executable, "-c", PLACED, str(tmp_path / "remark.diff"), str(tmp_path / "v")]
-    env = {**os.environ, "RAY_TMPDIR": "/tmp"}  # Ray's workers don't start inside of an environment
+    # The script imports Ray before the executor could say this, and the tests may run by `uv run`.
+    env = {**os.environ, "RAY_TMPDIR": "/tmp", "RAY_ENABLE_UV_RUN_RUNTIME_ENV": "0"}
     ran = subprocess.run(script, capture_output=True, text=True, check=False, timeout=300, env=env)
     label, placed, kind = ran.stdout.split()[-3:] if ran.stdout else ("", ran.stderr, "")
     assert label.startswith("kcache:module:")

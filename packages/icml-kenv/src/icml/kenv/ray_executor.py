@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 import socket
-import sys
 import tempfile
 from concurrent.futures import Future
 from pathlib import Path
@@ -36,6 +35,8 @@ PROCESSORS = 2
 """That one evaluation asks Ray for: what make is told to use."""
 
 _QUIET: dict[str, Any] = {"log_to_driver": False, "logging_level": "ERROR"}
+_LONGEST_FOLDER = 38  # Ray adds 69 characters, and the path of a socket has at most 107
+_FIRST_ANSWER_S = 120
 _SHARE = 0.001  # of a cached tree: it is there or not, and does not wear out
 
 
@@ -73,6 +74,10 @@ def _knock(address: str) -> None:
         socket.create_connection((host.strip("[]"), int(port)), timeout=5).close()
 
 
+def _answer() -> bool:
+    return True
+
+
 class RayExecutor:
     """Runs evaluations on Ray; without an address it starts a local one, and ends it."""
 
@@ -93,8 +98,10 @@ class RayExecutor:
             raise UserError(f"slots must be at least 1, got {slots}")
         os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
         os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")  # else it warns
-        if Path(tempfile.gettempdir()).resolve().is_relative_to(Path(sys.prefix).resolve()):
-            # Its workers refuse to start there, again and again, and nothing would say so.
+        # Below `uv run` Ray would start its workers by that command too, in a copy of this folder,
+        # where a relative path to uv or to a package leads nowhere.
+        os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
+        if len(tempfile.gettempdir()) > _LONGEST_FOLDER:
             os.environ.setdefault("RAY_TMPDIR", "/tmp")
         self._ray: Any = require("ray", extra="icml-kenv[ray]")
         self._mine = not self._ray.is_initialized()
@@ -132,11 +139,24 @@ class RayExecutor:
                     include_dashboard=False,
                     **_QUIET,
                 )
+                self._see_a_worker()
                 return
             except Exception:
                 self._ray.shutdown()
                 if last:  # on a busy machine the first start, which compiles Ray, takes too long
                     raise
+
+    def _see_a_worker(self) -> None:
+        """Wait for one: Ray starts workers that end at once again and again, and says nothing."""
+        answer = self._ray.remote(num_cpus=0)(_answer).remote()
+        try:
+            self._ray.get(answer, timeout=_FIRST_ANSWER_S)
+        except self._ray.exceptions.GetTimeoutError as error:
+            logs = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir()) / "ray"
+            raise TimeoutError(
+                f"none of its workers answers within {_FIRST_ANSWER_S} s; "
+                f"{logs}/session_latest/logs/raylet.err says why"
+            ) from error
 
     def submit(self, job: Job) -> Handle:
         """Ask for an evaluation, where the bug's tree is built if a machine has it."""
