@@ -1,17 +1,7 @@
-"""Safeseek: one line on what the paper does."""
+"""SafeSeek: find the circuit that carries a behaviour, cut it out, or train around it."""
 
 from importlib.metadata import version
-from typing import TYPE_CHECKING
 
-from icml.core.lazy import exports
-
-__all__ = ["__version__", "antithetic_estimates", "plain_estimates"]
+__all__ = ["__version__"]
 
 __version__ = version("icml-safeseek")
-
-if TYPE_CHECKING:
-    from icml.safeseek.antithetic import antithetic_estimates, plain_estimates
-else:
-    __getattr__, __dir__ = exports(
-        __name__, {"antithetic": ["antithetic_estimates", "plain_estimates"]}
-    )
