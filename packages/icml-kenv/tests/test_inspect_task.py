@@ -206,6 +206,43 @@ def test_the_fix_is_in_no_part_of_a_sample(backend, tmp_path) -> None:
     assert "EINVAL" not in seen
 
 
+def test_a_log_is_a_set_of_result_rows(backend, tmp_path) -> None:
+    from icml.kenv.results import read_results
+    from icml.kenv.tasks import kenv_task
+
+    home = tmp_path / "bugs/x-bug"
+    home.mkdir(parents=True)
+    record = BUG.model_dump(mode="json", exclude={"crash_report"}, exclude_defaults=True)
+    (home / "bug.json").write_text(json.dumps(record | {"reproducers": [{}]}))
+    (home / "reproducer.c").write_text(BUG.reproducers[0].text)
+    (home / "report.txt").write_text(BUG.crash_report)
+    task = kenv_task([BUG], backend=backend, feedback="title", folder=tmp_path / "v")
+    task.epochs = 2
+    run(task, WORKER, tmp_path)
+    (file,) = (tmp_path / "logs").glob("*.eval")
+    rows = read_results([file], bugs=tmp_path / "bugs")
+    told = [(r.agent, r.model, r.feedback, r.bug, r.run, r.kind, r.boots) for r in rows]
+    mine = ("inspect-ai", "scripted/model", "title", "x-bug")
+    assert told == [(*mine, 1, "plausible", 3), (*mine, 2, "plausible", 3)]
+    assert Patch(diff=rows[0].diff).sha256 == Patch(diff=GUARD).sha256
+    with pytest.raises(UserError, match="no bug 'x-bug'"):
+        read_results([file])
+
+
+def test_a_file_that_is_no_finished_log_of_the_task_is_refused(backend, tmp_path) -> None:
+    from icml.kenv.results import read_results
+    from icml.kenv.tasks import kenv_task
+
+    (tmp_path / "no.eval").write_text("[]")
+    with pytest.raises(UserError, match=r"no\.eval is no log of inspect-ai"):
+        read_results([tmp_path / "no.eval"])
+    task = kenv_task([BUG], backend=backend, feedback="none", folder=tmp_path / "v")
+    run(task, [Rule(Call("run_kernel"))], tmp_path)  # a tool that isn't offered
+    (file,) = (tmp_path / "logs").glob("*.eval")
+    with pytest.raises(UserError, match="the eval is error: finish it with inspect eval-retry"):
+        read_results([file])
+
+
 @pytest.mark.parametrize(("vote", "equal"), [("equivalent", 1), ("discrepant", 0)])
 def test_a_judge_decides_what_is_open_and_is_named_as_the_evidence(
     backend, tmp_path, vote, equal

@@ -20,11 +20,12 @@ class _Results:
     """Which results."""
 
     results: Annotated[Positional[tuple[Path, ...]], _required("RESULTS")]
-    """Files of result rows (JSON lines), of a server's results, folders of icml kenv reproduce."""
+    """Files of result rows (JSON lines), of a server's results, inspect-ai's logs (.eval), folders
+    of icml kenv reproduce."""
     models: Path | None = None
     """TOML with a table a model: cutoff (a date) and source."""
     bugs: Path | None = None
-    """For a server's results: the folder of bugs that it served; None is the package's."""
+    """For a server's results and logs: the folder of bugs that they had; None is the package's."""
 
 
 @dataclass(frozen=True)

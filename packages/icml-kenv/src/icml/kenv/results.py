@@ -2,8 +2,8 @@
 
 A row names agent, model and the feedback that they had, the bug with what it is sliced by, and the
 verdict. Rows come from `result_of` (any evaluation), from the folder that `icml kenv reproduce`
-leaves behind, from the server's ``GET /v1/results``, or from anybody who writes the format. All
-of it is untrusted text.
+leaves behind, from the server's ``GET /v1/results``, from inspect-ai's logs, or from anybody who
+writes the format. All of it is untrusted text.
 """
 
 from __future__ import annotations
@@ -204,11 +204,14 @@ def add_result(
 
 
 def read_results(paths: Iterable[Path], *, bugs: Path | None = None) -> list[Result]:
-    """Read rows from files of JSON lines, a server's results and folders of `icml kenv reproduce`.
+    """Read rows of files and folders.
+
+    Files are JSON lines, a server's results, logs of inspect-ai (``.eval``) and folders of
+    `icml kenv reproduce`.
 
     Args:
         paths: The files and folders.
-        bugs: The folder of bugs that the server had; None is the package's.
+        bugs: The folder of bugs that the server or the task had; None is the package's.
 
     Raises:
         UserError: If a file is missing, too big or not in the format (with its line), there is no
@@ -232,6 +235,11 @@ def read_results(paths: Iterable[Path], *, bugs: Path | None = None) -> list[Res
 
 
 def _of_file(path: Path, bugs: Path | None = None) -> Iterator[Result]:
+    if path.suffix == ".eval" and path.is_file():
+        from icml.kenv.inspect_rows import rows_of_log
+
+        yield from rows_of_log(path, bugs)
+        return
     try:
         size = path.stat().st_size
         if size > MOST_BYTES:

@@ -66,6 +66,7 @@ class _Attempts:
 
     def __init__(self, bugs: Sequence[Bug], **options: Any) -> None:
         self.bugs = {bug.id: bug for bug in bugs}
+        self.feedback: FeedbackLevel = options["feedback"]
         self._options = options
         self._open: dict[str, Attempt] = {}
 
@@ -119,20 +120,23 @@ def kenv_scorer(attempts: _Attempts, judge: LLMJudge | None = None) -> Scorer:
         patch = attempt.session.submitted
         if judge is not None:
             verdict = await voted(attempt.bug, patch, verdict, judge)
-        return _score(verdict, patch)
+        return _score(verdict, patch, attempts.feedback)
 
     return score
 
 
-def _score(verdict: Verdict, patch: Patch) -> Score:
+def _score(verdict: Verdict, patch: Patch, feedback: FeedbackLevel) -> Score:
     same = verdict.equivalence
+    built = verdict.build.seconds if verdict.build else 0.0
     facts = {
         "kind": verdict.kind,
         "reason": verdict.reason,
         "key": verdict.key,
         "backend": verdict.backend,
         "recorded": verdict.recorded,
+        "feedback": feedback,
         "boots": len(verdict.runs),
+        "seconds": built + sum(boot.seconds for boot in verdict.runs),
         "false_plausible_bound": verdict.false_plausible_bound,
         "answer": same.answer if same else "",
         "evidence": same.evidence if same else "",
