@@ -232,7 +232,8 @@ class BenchOptions:
 def bench(options: BenchOptions) -> int:
     """Prove a list of identities.
 
-    Exits with 1 if a status contradicts what is known, or a proof's file is refused.
+    Exits with 1 if a line is no statement, a status contradicts what is known, or a proof's file is
+    refused.
     """
     from icml.wzllm.bench import contradicts, read_items
 
@@ -250,7 +251,10 @@ def bench(options: BenchOptions) -> int:
     wrong = [record["id"] for record in records if contradicts(record)]
     if wrong:
         print(f"these contradict what is known: {', '.join(wrong)}")
-    return 1 if wrong or refused else 0
+    unread = [record["id"] for record in records if record["status"] == "bad statement"]
+    if unread:
+        print(f"these are no statements: {', '.join(unread)}")
+    return 1 if wrong or refused or unread else 0
 
 
 def _symbolic_bench(items: list[Any], options: BenchOptions) -> list[dict[str, Any]]:

@@ -62,5 +62,7 @@ def read_item(fields: Any, line: str = "") -> Item:
 
 def _text(fields: dict[str, Any], name: str) -> str:
     if not isinstance(fields.get(name), str):
-        raise BadStatement(f"the record has no text {name!r}")
+        raise BadStatement(
+            f"the record has no text {name!r}: wanted 'statement', or 'lhs' and 'rhs'"
+        )
     return fields[name]
