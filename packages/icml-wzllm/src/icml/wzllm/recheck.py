@@ -12,6 +12,7 @@ import signal
 import subprocess
 import sys
 import threading
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -84,15 +85,14 @@ def recheck_in_new_process(
         [sys.executable, "-P", "-m", "icml.wzllm.recheck"],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
-        text=True,
-        encoding="utf-8",
+        bufsize=0,  # what a process that has ended didn't take must not be written again at the end
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
             # Not closed before the answer is there: for the other side its end is ours.
-            process.stdin.write(json.dumps(request) + "\n")
-            process.stdin.flush()
+            with suppress(BrokenPipeError):  # it has ended: the answer is empty
+                process.stdin.write(json.dumps(request).encode() + b"\n")
             answer = process.stdout.read()
         except BaseException:
             process.kill()
