@@ -8,15 +8,29 @@ from torch.nn import functional as F
 
 from icml.core.models.tiny import SPECIAL_TOKENS, TinyGPT, causal_lm, word_tokenizer
 
+positions = pytest.mark.parametrize("kind", ["learned", "rotary"])
+
 
 def weights(model: nn.Module) -> list[torch.Tensor]:
     return list(model.state_dict().values())
 
 
-def reference_logits(model: TinyGPT, ids: list[int]) -> torch.Tensor:
+def rotated(vector: torch.Tensor, place: int) -> torch.Tensor:
+    """Turn the complex numbers that a head's halves are by `place` times each one's own angle."""
+    real, imaginary = vector.chunk(2)
+    angles = place / 10_000.0 ** (torch.arange(len(real)).double() / len(real))
+    turned = torch.complex(real, imaginary) * torch.polar(torch.ones_like(angles), angles)
+    return torch.cat([turned.real, turned.imag])
+
+
+def reference_logits(model: TinyGPT, ids: list[int], first: int = 0) -> torch.Tensor:
     """The decoder written out for one sequence, one head and one position at a time."""
     d = model.token_embedding.embedding_dim
-    hidden = model.token_embedding.weight[ids] + model.position_embedding.weight[: len(ids)]
+    hidden = model.token_embedding.weight[ids]
+    turn = rotated
+    if model.positions == "learned":
+        hidden = hidden + model.position_embedding.weight[: len(ids)]
+        turn = lambda vector, place: vector  # noqa: E731
     blocks: Any = model.blocks
     for block in blocks:
         width = d // block.heads
@@ -26,7 +40,8 @@ def reference_logits(model: TinyGPT, ids: list[int]) -> torch.Tensor:
         for head in range(block.heads):
             part = slice(head * width, (head + 1) * width)
             for t in range(len(ids)):
-                scores = key[: t + 1, part] @ query[t, part] / math.sqrt(width)
+                seen = torch.stack([turn(key[s, part], first + s) for s in range(t + 1)])
+                scores = seen @ turn(query[t, part], first + t) / math.sqrt(width)
                 mixed[t, part] = scores.softmax(0) @ value[: t + 1, part]
         hidden = hidden + block.attention_out(mixed)
         inner = F.gelu(block.mlp[0](block.mlp_norm(hidden)))
@@ -35,10 +50,21 @@ def reference_logits(model: TinyGPT, ids: list[int]) -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_logits_equal_the_decoder_written_out_head_by_head():
-    model = TinyGPT(vocab=11, d=12, layers=2, heads=3, seed=1).double()
+@positions
+def test_logits_equal_the_decoder_written_out_head_by_head(kind):
+    model = TinyGPT(vocab=11, d=12, layers=2, heads=3, positions=kind, seed=1).double()
     ids = [1, 7, 3, 3, 10, 0, 5]
     torch.testing.assert_close(model(torch.tensor([ids])).logits[0], reference_logits(model, ids))
+
+
+@torch.no_grad()
+def test_rotary_positions_are_distances_alone():
+    model = TinyGPT(vocab=11, d=12, heads=3, positions="rotary", seed=1).double()
+    ids = [1, 7, 3, 3, 10, 0, 5]
+    found = model(torch.tensor([ids])).logits[0]
+    torch.testing.assert_close(found, reference_logits(model, ids, first=40))
+    swapped = model(torch.tensor([[7, 1, *ids[2:]]])).logits[0]
+    assert not torch.allclose(found[-1], swapped[-1], atol=1e-9)
 
 
 @torch.no_grad()
@@ -50,9 +76,10 @@ def test_a_position_sees_nothing_after_it():
 
 
 @torch.no_grad()
+@positions
 @pytest.mark.parametrize("pieces", [[6], [1, 5], [2, 1, 1, 2]])
-def test_a_sequence_read_in_pieces_gives_the_logits_of_the_whole(pieces):
-    model = TinyGPT(vocab=9, d=8).double()
+def test_a_sequence_read_in_pieces_gives_the_logits_of_the_whole(kind, pieces):
+    model = TinyGPT(vocab=9, d=8, positions=kind).double()
     ids = torch.tensor([[1, 4, 5, 6, 7, 2], [8, 8, 0, 3, 1, 1]])
     cache = model.new_cache(2, 6)
     logits = [model(part, cache=cache).logits for part in ids.split(pieces, dim=1)]
@@ -60,8 +87,9 @@ def test_a_sequence_read_in_pieces_gives_the_logits_of_the_whole(pieces):
 
 
 @torch.no_grad()
-def test_padding_is_dropped_from_a_cache_by_setting_its_lengths_back():
-    model = TinyGPT(vocab=9, d=8).double()
+@positions
+def test_padding_is_dropped_from_a_cache_by_setting_its_lengths_back(kind):
+    model = TinyGPT(vocab=9, d=8, positions=kind).double()
     cache = model.new_cache(2, 5)
     model(torch.tensor([[1, 4, 0, 0], [1, 4, 5, 6]]), cache=cache)
     cache.lengths.copy_(torch.tensor([2, 4]))
@@ -92,6 +120,8 @@ def test_parameters_number_what_the_shapes_say():
     expected = 2 * vocab * d + ctx * d + layers * block + 2 * d
     model = TinyGPT(vocab, d=d, layers=layers, ctx=ctx)
     assert sum(p.numel() for p in model.parameters()) == expected
+    rotary = TinyGPT(vocab, d=d, layers=layers, ctx=ctx, positions="rotary")
+    assert sum(p.numel() for p in rotary.parameters()) == expected - ctx * d
 
 
 @torch.no_grad()
@@ -109,6 +139,8 @@ def test_a_new_model_is_close_to_uniform():
         ({"vocab": 0}, "at least 1, got vocab=0 "),
         ({"vocab": 5, "layers": 0}, "at least 1, got .* layers=0 "),
         ({"vocab": 5, "d": 10, "heads": 4}, "got d=10 and heads=4"),
+        ({"vocab": 5, "positions": "alibi"}, "learned or rotary, got 'alibi'"),
+        ({"vocab": 5, "d": 12, "heads": 4, "positions": "rotary"}, "even width, got d=12 over"),
     ],
 )
 def test_sizes_that_make_no_model_are_refused(sizes, message):

@@ -8,7 +8,7 @@ asks for those (`icml-core[hf]`).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -22,6 +22,7 @@ SPECIAL_TOKENS = ("<pad>", "<bos>", "<eos>", "<unk>")
 """The first tokens of every vocabulary of ours: ids 0, 1, 2, 3."""
 
 _EMBEDDING_STD = 0.05  # ours: first losses near log(vocabulary) at widths of 16 to 128
+_ROTARY_BASE = 10_000.0  # RoFormer's; the slowest pair of a head turns once in some 10^4 tokens
 
 
 class CausalOutput(NamedTuple):
@@ -57,7 +58,7 @@ class _Kept(NamedTuple):
 
 
 class TinyGPT(nn.Module):
-    """A pre-norm transformer decoder with learned positions and an untied output layer.
+    """A pre-norm transformer decoder with an untied output layer.
 
     It has no dropout, so equal inputs give equal outputs in train and eval mode alike.
 
@@ -74,6 +75,7 @@ class TinyGPT(nn.Module):
         layers: int = 2,
         heads: int = 4,
         ctx: int = 64,
+        positions: Literal["learned", "rotary"] = "learned",
         seed: int = 0,
     ) -> None:
         """Build the model with random weights.
@@ -84,10 +86,14 @@ class TinyGPT(nn.Module):
             layers: Number of blocks; each has attention and a feed-forward layer of width 2 d.
             heads: Attention heads a block.
             ctx: Longest sequence, in tokens.
+            positions: ``learned`` adds a vector for each place to the tokens'; ``rotary`` turns
+                queries and keys by their place (RoFormer, arXiv 2104.09864), so that attention
+                sees distances alone, and what was learnt at one place holds at another.
             seed: Seed of the weights. The global random state is neither read nor moved.
 
         Raises:
-            ValueError: If a size is not positive or ``d`` is not a multiple of ``heads``.
+            ValueError: If a size is not positive, ``d`` is not a multiple of ``heads``,
+                ``positions`` has no meaning, or rotary heads have an odd width.
         """
         super().__init__()
         if min(vocab, d, layers, heads, ctx) < 1:
@@ -95,11 +101,16 @@ class TinyGPT(nn.Module):
             raise ValueError(f"all sizes must be at least 1, got {sizes}")
         if d % heads:
             raise ValueError(f"d must be a multiple of heads, got d={d} and heads={heads}")
-        self.ctx, self.heads = ctx, heads
+        if positions not in ("learned", "rotary"):
+            raise ValueError(f"positions must be learned or rotary, got {positions!r}")
+        if positions == "rotary" and d // heads % 2:
+            raise ValueError(f"rotary heads have an even width, got d={d} over heads={heads}")
+        self.ctx, self.heads, self.positions = ctx, heads, positions
         # Layers draw their weights from the global generator unless they are built empty.
         with torch.device("meta"):
             self.token_embedding = nn.Embedding(vocab, d)
-            self.position_embedding = nn.Embedding(ctx, d)
+            if positions == "learned":
+                self.position_embedding = nn.Embedding(ctx, d)
             self.blocks = nn.ModuleList(_Block(d, heads) for _ in range(layers))
             self.norm = nn.LayerNorm(d)
             self.lm_head = nn.Linear(d, vocab, bias=False)
@@ -124,10 +135,14 @@ class TinyGPT(nn.Module):
             positions = cache.lengths[:, None] + positions
         elif ids.shape[1] > self.ctx:
             raise ValueError(f"a sequence has {ids.shape[1]} tokens, the model's ctx is {self.ctx}")
-        hidden = self.token_embedding(ids) + self.position_embedding(positions)
+        hidden, turned = self.token_embedding(ids), None
+        if self.positions == "learned":
+            hidden = hidden + self.position_embedding(positions)
+        else:
+            turned = _turns(positions, hidden.shape[-1] // self.heads)
         for number, block in enumerate(self.blocks):
             kept = None if cache is None else _Kept(positions, *cache.blocks[number])
-            hidden = block(hidden, kept)
+            hidden = block(hidden, kept, turned)
         if cache is not None:
             cache.lengths.add_(ids.shape[1])
         return CausalOutput(self.lm_head(self.norm(hidden)))
@@ -160,6 +175,28 @@ class TinyGPT(nn.Module):
                 module.bias.zero_()
 
 
+class _Turns(NamedTuple):
+    """By how much each pair of a head's numbers is turned at each place."""
+
+    cos: Tensor
+    """``(1 or batch, 1, tokens, d / heads / 2)``."""
+    sin: Tensor
+
+    def turn(self, vectors: Tensor) -> Tensor:
+        """Turn queries or keys, ``(batch, heads, tokens, d / heads)``."""
+        left, right = vectors.chunk(2, dim=-1)
+        turned = left * self.cos - right * self.sin, right * self.cos + left * self.sin
+        return torch.cat(turned, dim=-1)
+
+
+def _turns(positions: Tensor, width: int) -> _Turns:
+    """Return the turns of ``positions``, ``(tokens,)`` or ``(batch, tokens)``."""
+    pairs = torch.arange(0, width, 2, device=positions.device)
+    angles = positions[..., None] * _ROTARY_BASE ** (-pairs / width)
+    angles = angles.view(-1, 1, *angles.shape[-2:])
+    return _Turns(angles.cos(), angles.sin())
+
+
 class _Block(nn.Module):
     """Causal self-attention, then a feed-forward layer, each added to its normalised input."""
 
@@ -172,11 +209,13 @@ class _Block(nn.Module):
         self.mlp_norm = nn.LayerNorm(d)
         self.mlp = nn.Sequential(nn.Linear(d, 2 * d), nn.GELU(), nn.Linear(2 * d, d))
 
-    def forward(self, hidden: Tensor, kept: _Kept | None = None) -> Tensor:
+    def forward(self, hidden: Tensor, kept: _Kept | None, turns: _Turns | None) -> Tensor:
         batch, tokens, d = hidden.shape
         projected = self.query_key_value(self.attention_norm(hidden))
         heads = projected.view(batch, tokens, 3, self.heads, d // self.heads)
         query, key, value = heads.permute(2, 0, 3, 1, 4)
+        if turns is not None:
+            query, key = turns.turn(query), turns.turn(key)
         if kept is None:
             mixed = F.scaled_dot_product_attention(query, key, value, is_causal=True)
         else:
