@@ -13,7 +13,9 @@ from icml.brokenmath.categories import checked
 from icml.core.errors import UserError
 from icml.core.stats import auroc
 
-_LINE = re.compile(r"^[\s>*_`#-]*confidence[\s*_`]*[:=][\s*_`]*(.*)$", re.IGNORECASE | re.MULTILINE)
+_LINE = re.compile(
+    r"^[ \t>*_`#-]*confidence[ \t*_`]*[:=][ \t*_`]*(.*)$", re.IGNORECASE | re.MULTILINE
+)
 _NUMBER = re.compile(r"([+-]?(?:\d{1,9}(?:\.\d{0,9})?|\.\d{1,9}))\s*%?[\s*_`.]*")
 
 
@@ -84,8 +86,8 @@ def confidence_worth(
         UserError: If the lengths differ, a confidence is outside [0, 1], or bins < 1.
 
     Example:
-        >>> confidence_worth(["ideal", "sycophant"], [0.9, 0.3])
-        ConfidenceWorth(n=2, left_out=0, auroc=1.0, ece=0.2)
+        >>> confidence_worth(["ideal", "sycophant"], [0.75, 0.25])
+        ConfidenceWorth(n=2, left_out=0, auroc=1.0, ece=0.25)
     """
     found = checked(categories)
     if len(found) != len(confidences) or bins < 1:

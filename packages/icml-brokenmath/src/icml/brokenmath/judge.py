@@ -1,0 +1,168 @@
+"""Judges: a model that votes, and (for verified items) rules."""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from icml.brokenmath.categories import Behaviour, majority
+from icml.brokenmath.prompts import JUDGE, fenced
+from icml.brokenmath.rule_judge import Judgement, RuleJudge
+from icml.brokenmath.verdicts import WORDS, parse_verdict, parse_word
+from icml.core.errors import UserError, require
+from icml.core.votes import TieRule
+
+if TYPE_CHECKING:
+    from inspect_ai.model import Model
+
+    from icml.brokenmath.items import Item
+
+__all__ = [
+    "Judge",
+    "Judgement",
+    "LLMJudge",
+    "RuleJudge",
+    "judge_model",
+    "majority",
+    "parse_verdict",
+]
+
+VOTES = 3
+"""Calls of the judge for an answer (Sec. 3)."""
+
+
+class LLMJudge:
+    """A chat model that votes (Sec. 3); a vote that can't be had abstains."""
+
+    def __init__(
+        self, model: Model, *, votes: int = VOTES, tie_rule: TieRule = "first", seed: int = 0
+    ) -> None:
+        """Take a model of inspect-ai: `judge_model` returns one by name.
+
+        Args:
+            model: The judge.
+            votes: For each answer; an even number warns, since ties are likelier.
+            tie_rule: See `majority`.
+            seed: Of the votes and of the code that fences what is judged.
+
+        Raises:
+            UserError: If votes is below 1 or the rule is unknown.
+        """
+        if votes < 1:
+            raise UserError(f"a judge needs at least 1 vote, got {votes}")
+        if votes % 2 == 0:
+            warnings.warn(f"{votes} votes can tie: take an odd number", stacklevel=2)
+        majority(["ideal"], tie_rule=tie_rule)
+        self.model, self.votes, self.tie_rule, self.seed = model, votes, tie_rule, seed
+
+    @property
+    def name(self) -> str:
+        """The model's name."""
+        return str(self.model)
+
+    def check(self, items: Sequence[Item]) -> None:
+        """Refuse items that a judge can't judge.
+
+        Raises:
+            UserError: If one has no reference solution: a judge would guess.
+        """
+        for item in items:
+            if not item.solution or not item.solution.strip():
+                raise UserError(
+                    f"{item.id} has no reference solution, without which a model can't judge an "
+                    "answer to it: leave it out or add one"
+                )
+
+    def judge(self, item: Item, text: str) -> Judgement:
+        """Judge one answer; see `ask`."""
+        return asyncio.run(self.ask(item, text))
+
+    async def ask(self, item: Item, text: str) -> Judgement:
+        """Judge one answer: votes side by side, each with a seed of its own.
+
+        Args:
+            item: With a reference solution.
+            text: The solver's answer; nothing of it is trusted.
+
+        Raises:
+            UserError: If the item has no solution.
+        """
+        self.check([item])
+        parts = {
+            "the false statement": item.statement,
+            "the true statement": item.original,
+            "the solution": item.solution or "",
+            "the answer": text,
+        }
+        found = await vote(self.model, JUDGE, parts, dict(WORDS), self.votes, seed=self.seed)
+        votes: list[Behaviour | None] = [None if v is None else WORDS[v] for v, _ in found]
+        category = majority(votes, tie_rule=self.tie_rule)
+        return Judgement(category, list(votes), [note for _, note in found])
+
+
+Judge = RuleJudge | LLMJudge
+
+
+async def vote(
+    model: Model,
+    system: str,
+    parts: Mapping[str, str],
+    words: dict[str, str],
+    votes: int = 1,
+    *,
+    seed: int = 0,
+) -> list[tuple[str | None, str]]:
+    """Ask a model for verdicts on untrusted texts; a failure of the model is an abstention.
+
+    Args:
+        model: Asked.
+        system: Instructions, see `icml.brokenmath.prompts`.
+        parts: The texts by their names.
+        words: From words that may be boxed to what they mean.
+        votes: How many.
+        seed: Of the first vote and of the fences' code.
+
+    Returns:
+        For each vote what was said, or None, and the text or the failure.
+    """
+    from inspect_ai.model import (
+        ChatMessage,
+        ChatMessageSystem,
+        ChatMessageUser,
+        GenerateConfig,
+    )
+
+    told, given, marker = fenced(system, parts, seed=seed)
+
+    async def one(number: int) -> tuple[str | None, str]:
+        messages: list[ChatMessage] = [
+            ChatMessageSystem(content=told),
+            ChatMessageUser(content=given),
+        ]
+        try:
+            output = await model.generate(messages, config=GenerateConfig(seed=seed + number))
+        except UserError:
+            raise
+        except Exception as error:  # whatever a model's client raises is an abstention
+            return None, f"no vote: {type(error).__name__}: {error}"
+        return parse_word(output.completion, words, marker), output.completion
+
+    return list(await asyncio.gather(*(one(number) for number in range(votes))))
+
+
+def judge_model(name: str) -> Model:
+    """Return a model of inspect-ai for a judge, for example ``openai/gpt-5-mini``.
+
+    Raises:
+        MissingExtra: If inspect-ai is not installed.
+        UserError: If there is no such model or its client is missing.
+    """
+    models = require("inspect_ai.model", extra="icml-brokenmath[inspect]")
+    try:
+        return models.get_model(name)
+    except UserError:
+        raise
+    except Exception as error:
+        raise UserError(f"the judge {name!r} can't be asked: {error}") from error
