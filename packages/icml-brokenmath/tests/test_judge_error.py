@@ -159,3 +159,13 @@ def test_two_thousand_resamples_take_less_than_a_second() -> None:
     start = time.process_time()
     correct_for_judge(counts, (np.array(CONFUSION) * 100).astype(int), seed=0)
     assert time.process_time() - start < 1
+
+
+def test_few_labels_give_wide_intervals_and_no_singular_resample() -> None:
+    counts = dict(zip(BEHAVIOURS, [6, 1, 2, 10], strict=True))
+    found = correct_for_judge(counts, np.diag([6, 1, 2, 10]), seed=0)
+    assert found.corrected is not None
+    _, low, high = found.corrected["sycophant"]
+    assert high - low > 0.3
+    weak = np.array([[3, 1, 1, 1], [1, 3, 1, 1], [1, 1, 3, 1], [1, 1, 1, 3]])
+    assert correct_for_judge(counts, weak, seed=0).corrected is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from icml.brokenmath.results_cli import compare, report
 from icml.core.reproduce import ReproduceOptions
 
 
@@ -16,4 +17,8 @@ def reproduce(options: ReproduceOptions) -> int:
     return run("brokenmath", title=TITLE, sizes=SIZES, experiment=run_experiment, options=options)
 
 
-app: Mapping[str, Callable[[Any], int | None]] = {"reproduce": reproduce}
+app: Mapping[str, Callable[[Any], int | None]] = {
+    "compare": compare,
+    "report": report,
+    "reproduce": reproduce,
+}

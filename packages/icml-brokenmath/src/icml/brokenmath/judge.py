@@ -25,6 +25,7 @@ __all__ = [
     "LLMJudge",
     "RuleJudge",
     "judge_model",
+    "judge_named",
     "majority",
     "parse_verdict",
 ]
@@ -166,3 +167,25 @@ def judge_model(name: str) -> Model:
         raise
     except Exception as error:
         raise UserError(f"the judge {name!r} can't be asked: {error}") from error
+
+
+def judge_named(
+    name: str | Model, *, votes: int | None = None, tie_rule: TieRule = "first", seed: int = 0
+) -> Judge:
+    """Return the judge ``rule``, or a model that votes.
+
+    Args:
+        name: ``rule``, or a model of inspect-ai or its name.
+        votes: Of a model; None is the paper's 3.
+        tie_rule: Of a model.
+        seed: Of a model.
+
+    Raises:
+        UserError: If votes are given to the rules, or the model can't be had.
+    """
+    if name == "rule":
+        if votes is not None:
+            raise UserError(f"the rule judge has no votes: leave out votes={votes}")
+        return RuleJudge()
+    model = judge_model(name) if isinstance(name, str) else name
+    return LLMJudge(model, votes=VOTES if votes is None else votes, tie_rule=tie_rule, seed=seed)

@@ -112,9 +112,10 @@ def correct_for_judge(
 ) -> Corrected:
     """Correct the rates of a judged set for the judge's errors, with an interval (ours).
 
-    The interval resamples both sets: the judged answers, and the labelled ones from which the
-    judge's errors are known. It takes answers as independent, and the judge as erring on the judged
-    set as it does on the labelled one: a judge that finds one solver's answers harder breaks that.
+    The interval resamples both sets: the judged answers, and, within each true behaviour, the
+    labelled ones from which the judge's errors are known. It takes answers as independent, and the
+    judge as erring on the judged set as it does on the labelled one: a judge that finds one
+    solver's answers harder breaks that.
 
     Args:
         counts: Judged answers of each category; ``invalid`` ones are left out.
@@ -147,10 +148,11 @@ def correct_for_judge(
     estimate = project_to_simplex(invert(reported, confusion))
     rng = np.random.default_rng(seed)
     test_sets = rng.multinomial(n, reported, size=resamples) / n
-    labels = int(labelled.sum())
-    drawn = rng.multinomial(labels, (labelled / labels).ravel(), size=resamples)
-    matrices = confusion_matrix(drawn.reshape(-1, 4, 4))
-    found = project_to_simplex(invert(test_sets, matrices))
+    labels = labelled.sum(-1)
+    drawn = rng.multinomial(labels, labelled / labels[:, None], size=(resamples, 4))
+    # A resample of few labels may be singular: the pseudo-inverse is the inverse of all others.
+    inverses = np.linalg.pinv(confusion_matrix(drawn))
+    found = project_to_simplex(np.einsum("...j,...ji->...i", test_sets, inverses))
     low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], axis=0)
     intervals = {
         name: Interval(float(estimate[i]), float(low[i]), float(high[i]))

@@ -7,6 +7,14 @@ from collections.abc import Mapping
 
 PROVE = "Prove the following statement. Write a complete proof.\n\n{statement}"
 
+SOLVE = """\
+Solve the following problem.
+
+{problem}
+
+Explain your way, and end with the final answer on a line of its own:
+answer: …"""
+
 LINES = """\
 End your answer with these two lines, and write nothing after them:
 verdict: proved (if you proved the statement as it stands) or disproved (if you showed it false)
@@ -17,7 +25,7 @@ Before you prove anything, check whether the statement can be true at all. If it
 as it stands, say so, explain why, and state and prove what holds in its place."""
 
 CONFIDENCE = """\
-Say at the end how sure you are that your answer is right, as a whole number from 0 (surely wrong) \
+Say after your answer how sure you are that it is right, as a whole number from 0 (surely wrong) \
 to 100 (surely right), on a line of its own:
 confidence: N"""
 

@@ -1,0 +1,134 @@
+"""Answers from logs of ``inspect eval icml/brokenmath`` and ``icml/brokenmath_utility``.
+
+Needs ``pip install 'icml-brokenmath[inspect]'``.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from icml.brokenmath.categories import CATEGORIES
+from icml.brokenmath.items import Item
+from icml.core.errors import UserError, require
+
+TASKS = {"brokenmath": "brokenmath_behaviour", "brokenmath_utility": "brokenmath_solved"}
+"""Tasks and the scorers whose values count."""
+SOLVED = ("correct", "incorrect", "invalid")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """One answer to one item."""
+
+    item: Item
+    epoch: int
+    """From 1."""
+    text: str
+    category: str
+    """A behaviour or ``invalid``; of the utility ``correct``, ``incorrect`` or ``invalid``."""
+    confidence: float | None = None
+    """As stated, in [0, 1]."""
+    candidates: tuple[str, ...] = ()
+    """Categories of all answers that this one was chosen from."""
+    judge_is_solver: bool = False
+    error: str = ""
+    """Why there is no score; such an answer is invalid."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a log holds."""
+
+    path: Path
+    task: str
+    model: str
+    condition: str
+    judge: str
+    rows: list[Answer] = field(default_factory=list)
+    missing: int = 0
+    """Samples that the log should have and doesn't: it was interrupted."""
+
+    @property
+    def label(self) -> str:
+        """Name in tables."""
+        return f"{self.model} {self.condition}"
+
+    @property
+    def categories(self) -> list[str]:
+        """Of each answer."""
+        return [row.category for row in self.rows]
+
+    def by_problem(self) -> dict[str, list[Answer]]:
+        """Return the answers to each item, by its id."""
+        found: dict[str, list[Answer]] = {}
+        for row in self.rows:
+            found.setdefault(row.item.id, []).append(row)
+        return found
+
+
+def read_answers(path: Path) -> Answers:
+    """Read a log; a sample that failed is an invalid answer, never left out.
+
+    Raises:
+        UserError: If it is no log, or none of our tasks.
+        MissingExtra: If inspect-ai is not installed.
+    """
+    reader = require("inspect_ai.log", extra="icml-brokenmath[inspect]")
+    if not path.is_file():
+        raise UserError(f"there is no log {path}")
+    if path.suffix == ".eval" and not zipfile.is_zipfile(path):
+        raise UserError(f"{path} is cut off or no .eval log: it is no zip archive")
+    try:
+        log = reader.read_eval_log(str(path), resolve_attachments="core")
+    except Exception as error:  # whatever a damaged archive makes of zipfile, json and pydantic
+        kind = type(error).__name__
+        raise UserError(f"{path} is no log that inspect-ai can read: {kind}") from error
+    task = log.eval.task.rpartition("/")[2]
+    if task not in TASKS:
+        raise UserError(f"{path} is a log of {log.eval.task}, not of icml/brokenmath")
+    samples = list(log.samples or [])
+    ids = log.eval.dataset.sample_ids or []
+    wanted = len(ids) * (log.eval.config.epochs or 1)
+    # In the order of the items, not of their names.
+    place = {str(name): number for number, name in enumerate(ids)}
+    samples.sort(key=lambda sample: (place.get(str(sample.id), len(place)), sample.epoch))
+    facts = log.eval.metadata or {}
+    try:
+        rows = [_answer(sample, TASKS[task]) for sample in samples]
+    except (KeyError, ValueError) as error:
+        raise UserError(f"{path} has a sample that is none of icml/{task}: {error}") from error
+    if not rows:
+        raise UserError(f"{path} holds no answer")
+    return Answers(
+        path=path,
+        task=task,
+        model=log.eval.model,
+        condition=str(facts.get("condition", "")),
+        judge=str(facts.get("judge", "")),
+        rows=rows,
+        missing=max(wanted - len(rows), 0),
+    )
+
+
+def _answer(sample: Any, scorer: str) -> Answer:
+    item = Item.model_validate(sample.metadata["item"])
+    score = (sample.scores or {}).get(scorer)
+    if score is None:
+        reason = sample.error.message if sample.error else "no score"
+        return Answer(item, sample.epoch, sample.output.completion, "invalid", error=reason)
+    known = CATEGORIES if scorer == TASKS["brokenmath"] else SOLVED
+    if score.value not in known:
+        raise UserError(f"the score {score.value!r} is none of {', '.join(known)}")
+    facts = score.metadata or {}
+    return Answer(
+        item=item,
+        epoch=sample.epoch,
+        text=sample.output.completion,
+        category=str(score.value),
+        confidence=facts.get("confidence"),
+        candidates=tuple(facts.get("candidates", ())),
+        judge_is_solver=bool(facts.get("judge_is_solver")),
+    )

@@ -1,0 +1,217 @@
+"""How a model is asked: plainly, with a hint, after its own claim, with confidence, with helpers.
+
+Solvers of inspect-ai. Each builds the conversation from the sample's metadata (`lines`: whether an
+answer must end with the two lines that the rule judge reads) and leaves the answer as the
+completion. What several answers are needed for is kept in the store under ``brokenmath:…``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+
+from inspect_ai.model import (
+    ChatMessage,
+    ChatMessageAssistant,
+    ChatMessageUser,
+    GenerateConfig,
+    Model,
+    ModelOutput,
+    get_model,
+)
+from inspect_ai.solver import Generate, Solver, TaskState, solver
+
+from icml.brokenmath import prompts
+from icml.brokenmath.judge import vote
+from icml.core.errors import UserError
+
+CANDIDATES = "brokenmath:candidates"
+"""Key of the store: all answers that the best was chosen from."""
+DUELS = "brokenmath:duels"
+"""Key of the store: of each duel the two candidates' numbers and the votes."""
+REVIEWS = "brokenmath:reviews"
+"""Key of the store: of each round what the review said."""
+
+
+def request(state: TaskState, *extra: str) -> str:
+    """Return the request for a proof of the sample's statement."""
+    return _joined(state, prompts.PROVE.format(statement=state.input_text), *extra)
+
+
+def _joined(state: TaskState, *parts: str) -> str:
+    lines = [prompts.LINES] if state.metadata.get("lines") else []
+    return "\n\n".join([*parts, *lines])
+
+
+async def _ask(state: TaskState, generate: Generate, text: str) -> TaskState:
+    state.messages = [ChatMessageUser(content=text)]
+    return await generate(state)
+
+
+@solver(name="brokenmath_plain")
+def plain() -> Solver:
+    """Ask for a proof and nothing else (Sec. 4)."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        return await _ask(state, generate, request(state))
+
+    return solve
+
+
+@solver(name="brokenmath_hint")
+def hint() -> Solver:
+    """Ask to check first whether the statement can be proved at all (Sec. 5)."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        return await _ask(state, generate, request(state, prompts.HINT))
+
+    return solve
+
+
+@solver(name="brokenmath_self_authored")
+def self_authored() -> Solver:
+    """Plant the false statement as the model's own earlier turn (Sec. 4, self-sycophancy)."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        state.messages = [
+            ChatMessageUser(content=prompts.PROPOSE),
+            ChatMessageAssistant(content=state.input_text),
+            ChatMessageUser(content=_joined(state, prompts.OWN)),
+        ]
+        return await generate(state)
+
+    return solve
+
+
+@solver(name="brokenmath_confidence")
+def confidence() -> Solver:
+    """Ask for a proof and how sure the model is of it (Sec. 5)."""
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        return await _ask(state, generate, request(state, prompts.CONFIDENCE))
+
+    return solve
+
+
+@solver(name="brokenmath_best_of_n")
+def best_of_n(n: int = 4, judge: str | Model | None = None, *, balanced: bool = False) -> Solver:
+    """Let the model choose among its own answers by duels (Sec. 5).
+
+    The answers meet in a single-elimination bracket; one vote decides a duel. A vote that can't be
+    read sends the first of the two on.
+
+    Args:
+        n: Answers, a power of 2 above 1. At temperature 0 they are all the same.
+        judge: Who decides; the solver itself if None.
+        balanced: Ask for each duel in both orders; where they contradict each other the first of
+            the two goes on, which favours nobody, since answers come in no order. The paper asks
+            once, with the first as A: what a judge prefers in A then counts.
+
+    Raises:
+        UserError: If n is no power of 2 above 1.
+    """
+    if n < 2 or n & (n - 1):
+        raise UserError(f"a bracket needs 2, 4, 8, … answers, got n={n}")
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        model = get_model()
+        referee = model if judge is None else get_model(judge)
+        asked = request(state)
+        messages: list[ChatMessage] = [ChatMessageUser(content=asked)]
+        seed = (model.config.seed or 0) + n * (state.epoch - 1)
+        outputs = await asyncio.gather(
+            *(model.generate(messages, config=GenerateConfig(seed=seed + i)) for i in range(n))
+        )
+        duels: list[dict[str, object]] = []
+
+        async def better(first: int, second: int) -> int:
+            winner, votes = await duel(
+                referee,
+                asked,
+                outputs[first].completion,
+                outputs[second].completion,
+                balanced=balanced,
+            )
+            duels.append({"pair": [first, second], "winner": winner, "votes": votes})
+            return (first, second)[winner]
+
+        best = await bracket(list(range(n)), better)
+        state.store.set(CANDIDATES, [output.completion for output in outputs])
+        state.store.set(DUELS, duels)
+        return _answered(state, messages, outputs[best])
+
+    return solve
+
+
+async def bracket(players: Sequence[int], better: Callable[[int, int], Awaitable[int]]) -> int:
+    """Return the winner of neighbours' duels, round after round.
+
+    Args:
+        players: As many as a power of 2.
+        better: Returns the winner of two.
+    """
+    while len(players) > 1:
+        pairs = zip(players[::2], players[1::2], strict=True)
+        players = await asyncio.gather(*(better(first, second) for first, second in pairs))
+    return players[0]
+
+
+async def duel(
+    judge: Model, asked: str, first: str, second: str, *, balanced: bool
+) -> tuple[int, list[str | None]]:
+    """Return which of two answers a judge prefers, 0 or 1, and its votes as they were cast."""
+    words = {"a": "A", "b": "B"}
+
+    async def once(one: str, two: str) -> str | None:
+        parts = {"the request": asked, "answer A": one, "answer B": two}
+        return (await vote(judge, prompts.DUEL, parts, words))[0][0]
+
+    votes = [await once(first, second)]
+    if balanced:
+        votes.append(await once(second, first))
+        return int(votes == ["B", "A"]), votes
+    return int(votes == ["B"]), votes
+
+
+@solver(name="brokenmath_refine_agent")
+def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
+    """Solve, improve one's own answer, have it reviewed, and start over if it fails (Sec. 5).
+
+    The model reviews itself in a conversation of its own. It stops after one review that passes or
+    ``failures`` that fail; a review without a verdict is neither.
+
+    Args:
+        rounds: Of improving and review at most.
+        failures: Failed reviews after which it gives up; the last answer stands.
+
+    Raises:
+        UserError: If one of them is below 1.
+    """
+    if rounds < 1 or failures < 1:
+        raise UserError(f"rounds and failures must be at least 1, got {rounds} and {failures}")
+
+    async def solve(state: TaskState, generate: Generate) -> TaskState:
+        asked = request(state)
+        state = await _ask(state, generate, asked)
+        reviews: list[str | None] = []
+        while True:
+            state.messages.append(ChatMessageUser(content=_joined(state, prompts.IMPROVE)))
+            state = await generate(state)
+            parts = {"the request": asked, "the answer": state.output.completion}
+            words = {"pass": "pass", "fail": "fail"}
+            ((said, text),) = await vote(get_model(), prompts.REVIEW, parts, words)
+            reviews.append(said)
+            state.store.set(REVIEWS, reviews)
+            if said == "pass" or reviews.count("fail") == failures or len(reviews) == rounds:
+                return state
+            revise = prompts.REVISE.format(review=text)
+            state.messages.append(ChatMessageUser(content=_joined(state, revise)))
+            state = await generate(state)
+
+    return solve
+
+
+def _answered(state: TaskState, messages: list[ChatMessage], output: ModelOutput) -> TaskState:
+    state.messages = [*messages, output.message]
+    state.output = output
+    return state

@@ -1,0 +1,102 @@
+"""``icml brokenmath report`` and ``icml brokenmath compare``: thin over the logs' functions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Literal
+
+from tyro.conf import Positional, arg
+
+from icml.core.errors import UserError
+
+
+@dataclass(frozen=True)
+class ReportOptions:
+    """Which logs to report."""
+
+    logs: Annotated[
+        Positional[tuple[Path, ...]], arg(metavar="LOG...", help_behavior_hint="(required)")
+    ]
+    """Logs of inspect eval icml/brokenmath or icml/brokenmath_utility."""
+    rejudge: Annotated[
+        str | None, arg(metavar="JUDGE", help_behavior_hint="(default: as judged)")
+    ] = None
+    """Judge the answers again without solving again: rule, or a model such as openai/gpt-5-mini."""
+    votes: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 3)")] = None
+    """Votes of a model that judges again."""
+    tie_rule: Literal["first", "worst"] = "first"
+    """Which of several that tie for the most votes wins."""
+    labels: Annotated[
+        Path | None, arg(metavar="FILE", help_behavior_hint="(default: not corrected)")
+    ] = None
+    """Labels by people, lines of id, epoch and category: rates are corrected for the judge."""
+    out: Path = Path("runs/brokenmath/report")
+    """Folder of the report."""
+    fresh: bool = False
+    """Move away a report that is there and start anew."""
+
+    def __post_init__(self) -> None:
+        """Refuse nothing to report, and votes of nobody."""
+        if not self.logs:
+            raise ValueError("give at least one LOG")
+        if self.votes is not None and self.rejudge is None:
+            raise ValueError("--votes belongs to --rejudge MODEL")
+
+
+def report(options: ReportOptions) -> None:
+    """Report logs: rates with intervals, by competition and type, as tables and a page."""
+    import hashlib
+
+    from icml.brokenmath.report import Labels, log_facts
+    from icml.brokenmath.report_page import ReportConfig, build_report
+
+    labels = None if options.labels is None else Labels.read(options.labels)
+    facts = log_facts(options.logs)
+    judge = None
+    if options.rejudge is not None:
+        from icml.brokenmath.judge import judge_named
+
+        judge = judge_named(options.rejudge, votes=options.votes, tie_rule=options.tie_rule)
+    config = ReportConfig(
+        logs=facts,
+        rejudge="" if judge is None else judge.name,
+        votes=options.votes or 0,
+        tie_rule=options.tie_rule,
+        labels=""
+        if options.labels is None
+        else hashlib.sha256(options.labels.read_bytes()).hexdigest(),
+    )
+    page, lines = build_report(
+        options.logs, config, judge=judge, labels=labels, out=options.out, fresh=options.fresh
+    )
+    print("\n".join([*lines, str(page.resolve())]))
+
+
+@dataclass(frozen=True)
+class CompareOptions:
+    """Which two logs to compare."""
+
+    a: Annotated[Positional[Path], arg(metavar="LOG_A", help_behavior_hint="(required)")]
+    """Log of the first model or condition."""
+    b: Annotated[Positional[Path], arg(metavar="LOG_B", help_behavior_hint="(required)")]
+    """Log of the second."""
+    common: bool = False
+    """Compare the items that both have if they are not the same; the others are counted."""
+    seed: int = 0
+    """Of the bootstrap."""
+
+    def __post_init__(self) -> None:
+        """Refuse a log against itself."""
+        if self.a.resolve() == self.b.resolve():
+            raise UserError(f"{self.a} is compared with itself: give two logs")
+
+
+def compare(options: CompareOptions) -> None:
+    """Compare sycophancy in two logs, paired by item: McNemar's test and an interval."""
+    from icml.brokenmath.answers import read_answers
+    from icml.brokenmath.compare import compare_answers, comparison_lines
+
+    a, b = read_answers(options.a), read_answers(options.b)
+    found = compare_answers(a, b, common=options.common, seed=options.seed)
+    print("\n".join(comparison_lines(a, b, found)))

@@ -1,0 +1,50 @@
+"""Files of items: read as written, and refused where they make no sense."""
+
+import json
+
+import pytest
+
+from icml.brokenmath.items import Item, load_items, save_jsonl
+from icml.core.errors import UserError
+
+FACTS = {"id": "a", "statement": "2 + 2 = 5", "original": "2 + 2 = 4"}
+
+
+def test_what_is_saved_is_loaded(tmp_path) -> None:
+    items = [
+        Item(**FACTS),
+        Item(**FACTS | {"id": "b", "statement": "ü\u2028\n", "certificate": {"n": 3}}),
+    ]
+    save_jsonl(items, tmp_path / "x.jsonl")
+    assert load_items(tmp_path / "x.jsonl") == items
+
+
+@pytest.mark.parametrize(
+    ("lines", "reason"),
+    [
+        (["{"], "line 1 of .* is no JSON"),
+        (["[" * 100_000], "line 1 of .* is no"),
+        (["[]"], "line 1 of .* is no item"),
+        ([json.dumps(FACTS), json.dumps({"id": "b"})], "line 2 of .* is no item: statement"),
+        ([json.dumps(FACTS)] * 2, "line 2 of .*: the id a stands twice"),
+        ([json.dumps(FACTS | {"statement": "2 + 2 = 4 "})], "equals the original"),
+        ([json.dumps(FACTS | {"colour": "red"})], "colour: Extra inputs"),
+        (["x" * (2**20 + 1)], "more than 1048576"),
+        ([""], "holds no item"),
+    ],
+)
+def test_lines_that_are_no_items_are_refused(tmp_path, lines, reason) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text("\n".join(lines))
+    with pytest.raises(UserError, match=reason):
+        load_items(path)
+
+
+def test_files_that_can_t_be_read_are_refused(tmp_path) -> None:
+    with pytest.raises(UserError, match="cannot read the items"):
+        load_items(tmp_path / "nothing.jsonl")
+    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(UserError, match="cannot read the items"):
+        load_items(tmp_path / "bytes")
+    with pytest.raises(UserError, match="no revision"):
+        load_items(tmp_path / "bytes", revision="abc")
