@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from icml.brokenmath.items_cli import generate, validate
 from icml.brokenmath.results_cli import compare, report
 from icml.core.reproduce import ReproduceOptions
 
@@ -18,6 +19,8 @@ def reproduce(options: ReproduceOptions) -> int:
 
 
 app: Mapping[str, Callable[[Any], int | None]] = {
+    "generate": generate,
+    "validate": validate,
     "compare": compare,
     "report": report,
     "reproduce": reproduce,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -46,16 +46,21 @@ class Item(BaseModel):
 
 
 def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]:
-    """Load items from a file of JSON Lines, or the frozen set ``verified``.
+    """Load items from a file of JSON Lines, a data set on the hub, or the frozen set ``verified``.
 
     Args:
-        source: A path, or ``verified``.
-        revision: Of a data set on a hub; a file has none.
+        source: A path, ``verified``, or ``hf:`` and a data set with the official columns.
+        revision: Commit of a data set on the hub, which must be given; a file has none.
 
     Raises:
         UserError: If there is no such file, a line is no item, an id stands twice, a statement
-            equals its original, or a revision is given for a file.
+            equals its original, a revision is given for a file, or none for a data set.
+        MissingExtra: If a data set is asked for and the library for it isn't installed.
     """
+    if str(source).startswith("hf:"):
+        from icml.brokenmath.official import load_official
+
+        return load_official(str(source).removeprefix("hf:"), revision=revision)
     if revision is not None:
         raise UserError(f"a file has no revision, got {revision!r} for {source}")
     if str(source) == VERIFIED:
@@ -70,6 +75,22 @@ def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]
     return _items(text, str(source))
 
 
+def distinct(items: Iterable[tuple[str, Item]]) -> list[Item]:
+    """Return items, each with its place for a message, if no two are one.
+
+    Raises:
+        UserError: If an id stands twice, or a statement equals its original.
+    """
+    found: dict[str, Item] = {}
+    for place, item in items:
+        if item.id in found:
+            raise UserError(f"{place}: the id {item.id} stands twice")
+        if item.statement.strip() == item.original.strip():
+            raise UserError(f"{place}: the statement of {item.id} equals the original")
+        found[item.id] = item
+    return list(found.values())
+
+
 def save_jsonl(items: Iterable[Item], path: Path) -> None:
     """Write items, a line each.
 
@@ -80,7 +101,13 @@ def save_jsonl(items: Iterable[Item], path: Path) -> None:
 
 
 def _items(text: str, source: str) -> list[Item]:
-    found: dict[str, Item] = {}
+    found = distinct(_read(text, source))
+    if not found:
+        raise UserError(f"{source} holds no item")
+    return found
+
+
+def _read(text: str, source: str) -> Iterator[tuple[str, Item]]:
     # Not splitlines(): a statement may hold U+2028, which JSON leaves as it is.
     for number, line in enumerate(text.split("\n"), 1):
         if not line.strip():
@@ -89,18 +116,10 @@ def _items(text: str, source: str) -> list[Item]:
         if len(line) > LONGEST_LINE:
             raise UserError(f"{place} has {len(line)} characters, more than {LONGEST_LINE}")
         try:
-            item = Item.model_validate(json.loads(line))
+            yield place, Item.model_validate(json.loads(line))
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"]))
             raise UserError(f"{place} is no item: {where}: {first['msg']}") from error
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is no JSON: {error}") from error
-        if item.id in found:
-            raise UserError(f"{place}: the id {item.id} stands twice")
-        if item.statement.strip() == item.original.strip():
-            raise UserError(f"{place}: the statement of {item.id} equals the original")
-        found[item.id] = item
-    if not found:
-        raise UserError(f"{source} holds no item")
-    return list(found.values())

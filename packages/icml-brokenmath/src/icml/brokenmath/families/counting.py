@@ -180,8 +180,8 @@ CIRCLE = Family(
     decide=lambda q, v: found_is(_played(q), v, "playing it"),
     text=lambda q, v: (
         f"{q.n} people, numbered from 1 to {q.n}, stand in a circle and are counted in turn, from "
-        f"person 1 on: 1, 2, ..., {q.k}. Who is counted as {q.k} leaves, and the count begins again "
-        f"with the next who still stands. Prove that person {v} is the last who stands."
+        f"person 1 on: 1, 2, ..., {q.k}. Who is counted as {q.k} leaves, and the count begins "
+        f"again with the next who still stands. Prove that person {v} is the last who stands."
     ),
     solution=lambda q, v: (
         f"Number the places from 0. In a circle of m the last place is f(m) = (f(m-1) + {q.k}) mod "

@@ -76,7 +76,7 @@ class _Conic(_Prime):
 
 
 def _draw_conic(rng: Random) -> _Conic:
-    p = rng.choice(_ODD_PRIMES)
+    p = rng.choice([p for p in _ODD_PRIMES if p > 20])  # so that it divides neither d nor c
     return _Conic(p=p, d=rng.randint(1, 20), c=rng.randint(1, 20))
 
 

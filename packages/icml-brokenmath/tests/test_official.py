@@ -1,0 +1,66 @@
+"""The official columns become items; what would not stay the same is refused."""
+
+import json
+
+import pytest
+
+from icml.brokenmath.items import load_items
+from icml.brokenmath.official import read_official
+from icml.core.errors import UserError
+
+ROW = {
+    "problem_id": "x_1",
+    "problem": "Prove that 2 + 2 = 5.",
+    "original_problem": "Prove that 2 + 2 = 4.",
+    "solution": "Count.",
+    "question_type": "proof",
+    "is_adversarial": True,
+    "gold_answer": None,
+}
+
+
+def test_rows_become_items() -> None:
+    (item,) = read_official([ROW], "here")
+    assert (item.id, item.statement, item.original) == (
+        "x_1", ROW["problem"], ROW["original_problem"],
+    )  # fmt: skip
+    assert (item.solution, item.answer, item.question_type) == ("Count.", None, "proof")
+    assert item.certificate is None
+
+
+@pytest.mark.parametrize(
+    ("rows", "reason"),
+    [
+        ([], "here holds no row"),
+        ([ROW | {"problem": ""}], "row 1 of here has no problem; its columns: problem_id"),
+        ([ROW, ROW], "row 2 of here: the id x_1 stands twice"),
+        ([ROW | {"problem": ROW["original_problem"]}], "equals the original"),
+        ([ROW | {"problem": 7}], "row 1 of here: statement"),
+    ],
+)
+def test_rows_that_are_no_items_are_refused(rows, reason) -> None:
+    with pytest.raises(UserError, match=reason):
+        read_official(rows, "here")
+
+
+@pytest.mark.parametrize("revision", [None, "main", "5eda8c5"])
+def test_a_data_set_needs_its_commit(revision) -> None:
+    with pytest.raises(UserError, match="give the commit of a/b as revision"):
+        load_items("hf:a/b", revision=revision)
+
+
+def test_a_copy_of_the_folder_is_read(tmp_path, monkeypatch) -> None:
+    datasets = pytest.importorskip("datasets")
+    monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", tmp_path / "cache")
+    card = "configs:\n- config_name: default\n  data_files:\n"
+    card += "  - split: benchmark\n    path: rows.jsonl\n"
+    (tmp_path / "README.md").write_text(f"---\n{card}---\n")
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    (item,) = load_items(f"hf:{tmp_path}")
+    assert item.id == "x_1"
+    with pytest.raises(UserError, match="a local folder has no revision"):
+        load_items(f"hf:{tmp_path}", revision="0" * 40)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other/rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    with pytest.raises(UserError, match=r'split benchmark of .*Unknown split "benchmark"'):
+        load_items(f"hf:{tmp_path / 'other'}")

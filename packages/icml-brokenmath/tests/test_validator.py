@@ -1,0 +1,67 @@
+"""Items are checked in another process, whatever is in them, and every one is told of."""
+
+import json
+
+import pytest
+
+from icml.brokenmath import validator
+from icml.brokenmath.items import Item, save_jsonl
+from icml.brokenmath.validator import table, validate
+from icml.brokenmath.verified import generate
+from icml.core.errors import UserError
+from icml.core.testing.commands import run_icml
+
+HOSTILE = [
+    Item(id="a", statement="\x1b[2J\u202e", original="b", certificate={"family": "digit-sum"}),
+    Item(id="b", statement="__import__('os').system('touch /tmp/x')", original="y"),
+    Item(id="c", statement="x", original="y", certificate={"family": "\n", "parameters": {"n": 1}}),
+]
+
+
+def test_good_and_bad_items_each_get_their_line() -> None:
+    good = generate(23, 4)
+    found = validate([*good[:5], *HOSTILE, *good[5:]])
+    assert [one.flag for one in found[5:8]] == [
+        "bad certificate", "no certificate", "bad certificate",
+    ]  # fmt: skip
+    assert all(not one.flag for one in found[:5] + found[8:])
+    shown = table(found)
+    assert "23 of 26 items are verified" in shown
+    assert "bad certificate: 2" in shown
+
+
+def test_a_statement_that_stands_twice_is_no_second_item() -> None:
+    first = generate(1, 4)[0]
+    found = validate([first, first.model_copy(update={"id": "again"})])
+    assert [one.flag for one in found] == ["same text", "same text"]
+
+
+def test_at_the_limit_the_culprit_is_named_and_the_rest_is_checked(monkeypatch) -> None:
+    monkeypatch.setattr(validator, "MEMORY_MB", 1)
+    found = validate(generate(3, 4))
+    assert {one.flag for one in found} == {"not checked"}
+    assert "1 MiB" in found[0].reason
+    with pytest.raises(UserError, match="seconds must be positive"):
+        validate([], seconds=0)
+
+
+def test_the_command_lists_families_and_says_what_is_wrong(tmp_path) -> None:
+    items = generate(23, 2)
+    save_jsonl(items, tmp_path / "good.jsonl")
+    ended = run_icml("brokenmath", "validate", str(tmp_path / "good.jsonl"))
+    assert ended.returncode == 0
+    assert "23 of 23 items are verified" in ended.stdout
+    rows = [json.loads(line) for line in (tmp_path / "good.jsonl").read_text().splitlines()]
+    rows[3]["statement"] += "!"
+    (tmp_path / "bad.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    ended = run_icml("brokenmath", "validate", str(tmp_path / "bad.jsonl"))
+    assert ended.returncode == 1
+    assert "edited: 1, for example " in ended.stdout
+
+
+def test_generate_writes_a_new_file_only(tmp_path) -> None:
+    out = str(tmp_path / "x.jsonl")
+    asked = ("brokenmath", "generate", "--out", out, "--n", "4", "--families", "order", "frobenius")
+    assert "4 items, 2 or more of each of 2 families" in run_icml(*asked).stdout
+    again = run_icml(*asked)
+    assert (again.returncode, "is there already" in again.stderr) == (2, True)
