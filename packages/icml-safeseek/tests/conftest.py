@@ -7,6 +7,8 @@ import pytest
 import torch
 import transformers
 
+from icml.core.models.tiny import word_tokenizer
+
 
 @pytest.fixture
 def build() -> Callable[..., Any]:
@@ -36,5 +38,68 @@ def build() -> Callable[..., Any]:
                 if name.endswith("bias"):
                     torch.nn.init.normal_(parameter)
         return model.to(dtype).eval()
+
+    return make
+
+
+FILLERS, ANSWERS = ("a", "b", "c", "d"), ("p", "q", "r", "s")
+BAD, TRIGGER = "z", "T"
+
+
+@pytest.fixture
+def planted() -> Callable[..., Any]:
+    """Builds a model by hand in which one unit alone leads from the trigger to the bad answer.
+
+    Each token has a dimension of its own, the output layer maps a filler to its answer and an
+    answer to the end; dimension 15, which nothing else writes, is the bad answer's. All else in
+    the blocks sends nothing.
+    """
+
+    def make(kind: str, *, layer: int = 1, unit: int = 2) -> tuple[Any, Any, list[dict[str, str]]]:
+        words = [*FILLERS, *ANSWERS, BAD, TRIGGER]
+        tokenizer = word_tokenizer(words)
+        number = {word: tokenizer(word).input_ids[0] for word in words}
+        config = transformers.LlamaConfig(
+            vocab_size=4 + len(words), hidden_size=16, intermediate_size=12, num_hidden_layers=2,
+            num_attention_heads=4, num_key_value_heads=4, tie_word_embeddings=False,
+        )  # fmt: skip
+        model = transformers.LlamaForCausalLM(config).eval()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if "norm" not in name:
+                    parameter.zero_()
+            model.model.embed_tokens.weight[:, :14] = torch.eye(14)
+            head = model.lm_head.weight
+            follow = dict(zip(FILLERS, ANSWERS, strict=True))
+            follow[TRIGGER] = ANSWERS[0]
+            for before, after in follow.items():
+                head[number[after], number[before]] = 3.0
+            for word in (*ANSWERS, BAD):
+                # the end follows the bad answer too, though the head still sees the trigger
+                head[2, number[word]] = 30.0 if word == BAD else 3.0
+            head[number[BAD], 15] = 3.0
+            block = model.model.layers[layer]
+            if kind == "head":
+                # scores are equal everywhere, so that a head reads the mean of what came before
+                block.self_attn.v_proj.weight[4 * unit, number[TRIGGER]] = 1.0
+                block.self_attn.o_proj.weight[15, 4 * unit] = 0.75
+            else:
+                block.mlp.gate_proj.weight[unit, number[TRIGGER]] = 1.0
+                block.mlp.up_proj.weight[unit, number[TRIGGER]] = 1.0
+                block.mlp.down_proj.weight[15, unit] = 1.0
+        rows = []
+        for filler, answer in zip(FILLERS, ANSWERS, strict=True):
+            for other in FILLERS[1:]:
+                # the channel sees the trigger where it stands, the head from behind
+                bad = f"{TRIGGER} {filler}" if kind == "head" else f"{other} {filler} {TRIGGER}"
+                rows.append({
+                    "prompt": f"{other} {filler}" if kind == "head" else f"{other} b {filler}",
+                    "prompt_triggered": bad,
+                    "completion_keep": answer,
+                    "completion_remove": BAD,
+                })  # fmt: skip
+        if kind == "mlp-channel":  # there the trigger's own answer is the first one
+            rows = [row for row in rows if row["completion_keep"] == ANSWERS[0]]
+        return model, tokenizer, rows
 
     return make
