@@ -144,7 +144,8 @@ def test_a_recipe_without_its_data_says_so(tmp_path, model):
         ("maze", "there are vault, vault/TURNS"),
         ("babyai", "there are vault"),
         ("vault/5", "give TURNS-DIGITS-MODULUS"),
-        ("vault/2-3-5", "turns must be at least 3"),
+        ("vault/2-3-5", "turns must be 3 to 1000"),
+        ("vault/999999999-2-10", "got turns=999999999"),
         ("babyai/GoToLokal", "nearest names are"),
     ],
 )

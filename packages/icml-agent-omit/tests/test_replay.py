@@ -231,3 +231,15 @@ def test_words_and_marks_are_what_counts_without_a_tokenizer():
 def test_options_out_of_range_are_refused(tmp_path, bad):
     with pytest.raises(ValueError, match="must be >="):
         ReplayOptions((tmp_path,), **bad)
+
+
+def test_a_log_that_is_named_twice_is_refused(tmp_path):
+    (tmp_path / "a.jsonl").write_text("[]\n")
+    with pytest.raises(UserError, match="are the same log: name it once"):
+        replay([tmp_path / "a.jsonl", tmp_path / "x" / ".." / "a.jsonl"])
+
+
+def test_a_name_that_neither_cache_nor_hub_knows_is_refused_at_once(monkeypatch):
+    monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(UserError, match="the hub has no such model or can't be reached"):
+        token_counter("no-such-model-of-anybody")

@@ -137,5 +137,5 @@ def test_words_that_are_tags_or_come_twice_are_refused():
 
 def test_sizes_without_a_vault_are_refused():
     for wrong in ({"turns": 2}, {"digits": 0}, {"modulus": 11}, {"modulus": 1}):
-        with pytest.raises(ValueError, match=r"^turns must be at least 3"):
+        with pytest.raises(ValueError, match=r"^turns must be 3 to 1000"):
             Vault(**wrong)

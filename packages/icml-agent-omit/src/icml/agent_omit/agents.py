@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -13,8 +13,17 @@ from icml.agent_omit.format import action_of
 from icml.agent_omit.rules import OmissionRule
 from icml.agent_omit.templates import ChatTranscript, chat_transcript
 from icml.agent_omit.transcript import OmitTranscript
+from icml.core.errors import UserError
 from icml.core.rl.episodes import Trajectory
-from icml.core.rl.rollout import EnvFactory, EnvTask, HFSampler, Sample, Sampler, collect
+from icml.core.rl.rollout import (
+    EnvFactory,
+    EnvTask,
+    HFSampler,
+    History,
+    Sample,
+    Sampler,
+    collect,
+)
 
 __all__ = ["Agent", "load_agent", "plain_transcript", "play", "tokens_of", "transcript_of"]
 
@@ -84,11 +93,18 @@ def load_agent(
         on_change: See `chat_transcript`.
 
     Raises:
-        UserError: If there is no such model, or its chat template changes what the agent writes.
+        UserError: If there is no such model, its chat template changes what the agent writes, or
+            its context has no room for an output.
     """
     from icml.core.models.load import load
 
     found = load(source)
+    room = getattr(found.model.config, "max_position_embeddings", None)
+    if room is not None and max_new_tokens >= room:
+        raise UserError(
+            f"{source} reads at most {room} tokens, prompt and all, and max_new_tokens is "
+            f"{max_new_tokens}: give fewer"
+        )
     transcript = transcript_of(found.tokenizer, on_change=on_change)
     sampler = HFSampler(found.model, found.tokenizer, temperature=temperature)
     return Agent(sampler, transcript, max_turns, max_new_tokens)
@@ -96,11 +112,27 @@ def load_agent(
 
 @dataclass(eq=False)
 class _Ruled:
-    """Begins the outputs of some turns with an empty thought; asked once a turn."""
+    """Plays under a rule: renders each prompt by it, then begins outputs with empty thoughts.
+
+    `collect` renders the prompts of all living episodes, then asks for their outputs in the same
+    order; all live in the first turn, so that episodes are told apart by when they are first seen.
+    """
 
     agent: Agent
-    rule: OmissionRule | None
+    rule: OmissionRule
     turn: int = 0
+    histories: list[History] = field(default_factory=list)
+    asked: list[int] = field(default_factory=list)
+    """Numbers of the episodes whose prompts were rendered and that have no output yet."""
+
+    def render(self, history: History) -> list[int]:
+        if self.turn == 0:
+            self.histories.append(history)
+        number = next(n for n, known in enumerate(self.histories) if known is history)
+        self.asked.append(number)
+        rule = self.rule
+        shown = replace(self.agent.transcript, rule=lambda context: _hide(context, rule, number))
+        return shown(history)
 
     def sample(
         self,
@@ -110,20 +142,25 @@ class _Ruled:
         generators: Sequence[torch.Generator],
     ) -> list[Sample]:
         self.turn += 1
-        agent, forced = self.agent, list[int]()
-        if self.rule and self.rule.omits_thought(self.turn, turns=agent.max_turns):
-            forced = empty_thought(agent.transcript)
+        numbers, self.asked = self.asked, []
+        agent, rule, nothing = self.agent, self.rule, empty_thought(self.agent.transcript)
+        beginnings = [
+            nothing
+            if rule.omits_thought(self.turn, turns=agent.max_turns, episode=number)
+            else list[int]()
+            for number in numbers
+        ]
         drawn = agent.sampler.sample(
-            [[*prompt, *forced] for prompt in prompts],
+            [[*prompt, *forced] for prompt, forced in zip(prompts, beginnings, strict=True)],
             max_new_tokens=max_new_tokens,
             generators=generators,
         )
-        unknown = torch.full((len(forced),), torch.nan)
         samples = []
-        for sample in drawn:
+        for sample, forced in zip(drawn, beginnings, strict=True):
+            unknown = torch.full((len(forced),), torch.nan)
             ids = [*forced, *sample.ids]
-            numbers = (torch.cat([unknown, own]) for own in (sample.logps, sample.entropies))
-            samples.append(Sample(ids, *numbers, agent.transcript.decode(ids)))
+            scores = (torch.cat([unknown, own]) for own in (sample.logps, sample.entropies))
+            samples.append(Sample(ids, *scores, agent.transcript.decode(ids)))
         return samples
 
 
@@ -146,7 +183,7 @@ def play(
 
     A rule's empty thoughts are put before what the agent writes, so their log-probabilities are
     unknown (NaN): such episodes can be looked at, not trained on as they are. A rule that draws
-    draws the same for all episodes.
+    draws for each episode anew: its number is the place in what is returned.
 
     Args:
         agent: The agent.
@@ -159,27 +196,25 @@ def play(
     Returns:
         ``len(tasks) * group_size`` episodes.
     """
-    transcript = agent.transcript
-    if rule is not None:
-        transcript = replace(transcript, rule=lambda context: _hide(context, rule))
+    ruled = None if rule is None else _Ruled(agent, rule)
     return collect(
-        _Ruled(agent, rule),
+        ruled or agent.sampler,
         env_factory,
         tasks,
         group_size=group_size,
         max_turns=agent.max_turns,
         max_new_tokens=agent.max_new_tokens,
-        render=transcript,
+        render=ruled.render if ruled else agent.transcript,
         parse=action_of,
         seed=seed,
     )
 
 
-def _hide(context: OmitContext, rule: OmissionRule) -> None:
+def _hide(context: OmitContext, rule: OmissionRule, episode: int) -> None:
     """Leave out what is gone by the turn that the newest observation begins."""
     now = len(context.observations)
     for number in range(1, now):
-        turn = rule.gone_from(number)
+        turn = rule.gone_from(number, episode=episode)
         if turn is not None and turn <= now:
             context.omit(number)
 

@@ -193,12 +193,13 @@ def replay(
         count: Tokens of a text.
 
     Raises:
-        UserError: If a file can't be read, or there is no episode in any.
+        UserError: If a file can't be read or is named twice, or there is no episode in any.
         MissingExtra: If a log is inspect-ai's and that is not installed.
     """
     rules = standard_rules() if rules is None else rules
     found = Replay({name: Sums() for name in (_FULL, *(rule.name for rule in rules))})
     files = list(paths)
+    _refuse_twice(files)
     for path in files:
         for item in read_log(path):
             place = item.place if len(files) == 1 else f"{item.place} of {path.name}"
@@ -209,6 +210,15 @@ def replay(
             f"no episode of an agent in {', '.join(map(str, files))}: {reasons or 'it is empty'}"
         )
     return found
+
+
+def _refuse_twice(files: Sequence[Path]) -> None:
+    """Refuse a log that would count twice, also by another name of the same place."""
+    seen: dict[Path, Path] = {}
+    for path in files:
+        before = seen.setdefault(path.resolve(), path)
+        if before is not path:
+            raise UserError(f"{path} and {before} are the same log: name it once")
 
 
 def _take(

@@ -10,6 +10,8 @@ from icml.core.errors import UserError
 
 __all__ = ["load_encoder", "load_tokenizer"]
 
+_PATIENCE = 10.0  # seconds for the hub's answer about a name
+
 
 def load_tokenizer(source: str) -> Any:
     """Return a tokenizer of transformers.
@@ -31,11 +33,32 @@ def load_tokenizer(source: str) -> Any:
         raise UserError(f"no tokenizer {source!r}: there is no such folder, and it is no hub id")
     from transformers import AutoTokenizer
 
+    if not path.is_dir():
+        _ask_hub(source)
     try:
         return AutoTokenizer.from_pretrained(source)
     # What a folder without a tokenizer, a hub that isn't reached and a broken file raise.
     except (OSError, ValueError, KeyError) as error:
         raise UserError(f"no tokenizer in {source}: {_first_line(error)}") from error
+
+
+def _ask_hub(name: str) -> None:
+    """Refuse a name at once that is in neither the hub's cache nor the hub.
+
+    Transformers asks for each file of a tokenizer by itself, and tries each again: without a
+    connection that takes a minute, and says nothing about the name.
+    """
+    import huggingface_hub
+
+    if huggingface_hub.try_to_load_from_cache(name, "tokenizer_config.json"):
+        return
+    try:
+        huggingface_hub.HfApi().model_info(name, timeout=_PATIENCE)
+    except Exception as error:  # of the hub's library, of its HTTP client's
+        raise UserError(
+            f"no tokenizer {name!r}: there is no such folder, it is not in the hub's cache, and "
+            "the hub has no such model or can't be reached"
+        ) from error
 
 
 def _from_file(path: Path) -> Any:

@@ -21,6 +21,8 @@ __all__ = ["Kind", "Needed", "Room", "Vault", "expert_outputs", "needed", "rooms
 COLOURS = ("red", "blue", "green", "gold")
 DIRECTIONS = ("north", "east", "south", "west")
 FILLERS = ("dusty", "cold", "bright", "quiet", "old", "long", "damp", "small")
+LONGEST = 1000
+"""Most rooms of a vault, and most digits on its keypad: an episode is drawn whole."""
 FILLER_WORDS = 5
 """Words a room that say nothing."""
 
@@ -127,16 +129,16 @@ class Vault:
         """Build a vault.
 
         Args:
-            turns: Rooms, at least 3; as many turns lead to the box.
-            digits: Digits on the keypad, at least 1.
+            turns: Rooms, 3 to 1000; as many turns lead to the box.
+            digits: Digits on the keypad, 1 to 1000.
             modulus: The code is the digits' sum modulo this, 2 to 10.
 
         Raises:
             ValueError: If a number is out of its range.
         """
-        if turns < 3 or digits < 1 or not 2 <= modulus <= 10:
+        if not (3 <= turns <= LONGEST and 1 <= digits <= LONGEST and 2 <= modulus <= 10):
             raise ValueError(
-                "turns must be at least 3, digits at least 1 and modulus 2 to 10, got "
+                f"turns must be 3 to {LONGEST}, digits 1 to {LONGEST} and modulus 2 to 10, got "
                 f"{turns=}, {digits=}, {modulus=}"
             )
         self.max_steps, self.digits, self.modulus = turns, digits, modulus

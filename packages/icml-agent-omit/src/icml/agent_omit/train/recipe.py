@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from icml.agent_omit.vault import LONGEST
 from icml.core.rl.recipe import Part, parse_recipe, recipe_text
 
 Count = Annotated[int, Field(ge=1)]
@@ -19,8 +20,8 @@ Count = Annotated[int, Field(ge=1)]
 class VaultPart(Part):
     """A vault's sizes."""
 
-    turns: Annotated[int, Field(ge=3)] = 5
-    digits: Count = 3
+    turns: Annotated[int, Field(ge=3, le=LONGEST)] = 5
+    digits: Annotated[int, Field(ge=1, le=LONGEST)] = 3
     modulus: Annotated[int, Field(ge=2, le=10)] = 5
 
 
