@@ -4,10 +4,11 @@ from functools import cache
 import pytest
 import torch
 
-from icml.agent_omit.agents import Agent
+from icml.agent_omit.agents import Agent, play
 from icml.agent_omit.coldstart import actions_kept, synthesise
 from icml.agent_omit.format import parse_turn
 from icml.agent_omit.necessity import FEWEST, LIMIT, analyse
+from icml.agent_omit.rules import Random, omissions
 from icml.agent_omit.sft import read_rows, write_rows
 from icml.agent_omit.transcript import OmitTranscript
 from icml.agent_omit.vault import COLOURS, Vault, needed, rooms_of
@@ -206,3 +207,19 @@ def test_nothing_redundant_is_said():
 @pytest.mark.parametrize("kind", [0, 2, 4])
 def test_the_judges_share_is_recorded(kind):
     assert cold_start().examples[kind].kept == 1
+
+
+def test_a_rule_that_draws_draws_for_each_episode_anew_and_as_a_log_is_counted():
+    played = play(agent(), make, [EnvTask(3)], rule=Random(0.5), group_size=12, seed=0)
+    drawn = []
+    for number, episode in enumerate(played):
+        outputs = [parse_turn(WORDS.decode(step.response_ids)) for step in episode.steps]
+        empty = {turn for turn, output in enumerate(outputs, 1) if output.thought_omitted}
+        rule = omissions(Random(0.5), len(outputs), episode=number)
+        assert empty == rule.thoughts
+        for turn, step in enumerate(episode.steps, 1):
+            prompt = WORDS.decode(step.prompt_ids)
+            shown = {k for k in range(1, turn) if f"<omitted_tool_response_{k}>" in prompt}
+            assert shown == {k for k, gone in rule.gone.items() if gone <= turn}
+        drawn.append(tuple(sorted(empty)))
+    assert len(set(drawn)) > 1

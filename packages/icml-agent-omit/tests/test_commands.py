@@ -177,3 +177,9 @@ def test_a_folder_that_is_not_there_is_refused_before_any_work(tmp_path):
     options = SynthesizeOptions("vault", "model", out=tmp_path / "none" / "data.jsonl")
     with pytest.raises(UserError, match="there is no folder"):
         synthesize(options)
+
+
+def test_an_output_as_long_as_the_models_context_is_refused(model):
+    options = AnalyseOptions("vault", str(model), tasks=1, max_new_tokens=512)
+    with pytest.raises(UserError, match="reads at most 512 tokens, prompt and all"):
+        analyse(options)
