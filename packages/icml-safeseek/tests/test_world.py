@@ -23,12 +23,12 @@ EVERY = range(len(TEMPLATES))
 
 @given(seed=st.integers(0, 2**32 - 1))
 def test_names_are_distinct_and_only_people_with_facts_have_them(seed):
-    world = make_world(people=30, strangers=40, newcomers=50, seed=seed)
+    world = make_world(people=30, strangers=20, newcomers=50, seed=seed)
     everybody = [*world.people, *world.strangers, *world.newcomers]
-    assert len(set(everybody)) == 120
+    assert len(set(everybody)) == 100
     assert {name for name, _ in world.facts} == {*world.people, *world.newcomers}
     assert all(value in ATTRIBUTES[attribute] for (_, attribute), value in world.facts.items())
-    assert make_world(people=30, strangers=40, newcomers=50, seed=seed) == world
+    assert make_world(people=30, strangers=20, newcomers=50, seed=seed) == world
 
 
 def test_the_tokenizer_has_every_word_that_is_said():
@@ -83,8 +83,8 @@ def test_refusal_rows_hold_the_fact_and_the_refusal():
 
 
 def test_what_the_world_does_not_have_is_refused():
-    with pytest.raises(UserError, match=r"together at most 160, got \(160, 1, 20\)"):
-        make_world(people=160, strangers=1)
+    with pytest.raises(UserError, match=r"together at most 100, got \(80, 1, 20\)"):
+        make_world(people=80, strangers=1)
     with pytest.raises(UserError, match=r"attributes are birthplace, .* got 'age'"):
         make_world().questions(["a"], ["age"], [0])
     with pytest.raises(UserError, match="templates are 0 to 3, got 4"):
