@@ -1,0 +1,1 @@
+"""What ``icml brokenmath reproduce`` measures: a scoring pipeline, and a model that is trained."""
