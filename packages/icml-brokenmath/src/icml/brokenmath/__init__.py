@@ -1,4 +1,4 @@
-"""BrokenMath: does a model prove what is false? With statements whose truth a computer has proved."""
+"""BrokenMath: does a model prove what is false? With statements decided by a computer."""
 
 from importlib.metadata import version
 from typing import TYPE_CHECKING
