@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from icml.core.experiment import Run
@@ -72,7 +72,9 @@ def run_experiment(config: Config, run: Run) -> None:
     """Compute both parts, then tabulate, draw and state the claims."""
     from icml.brokenmath.experiment.scoring import score
     from icml.brokenmath.experiment.training import train_and_measure
+    from icml.core.errors import require
 
+    require("torch", extra="icml-brokenmath[train]")
     run.seeds(list(config.seeds))
     jobs = {f"scoring/seed={seed}": (seed,) for seed in config.scoring_seeds}
     scored = run.cells(jobs, partial(score, items=config.items), desc="scoring")
@@ -157,6 +159,10 @@ def _scoring(run: Run, config: Config, cells: Sequence[Mapping[str, Any]]) -> No
     )  # fmt: skip
 
 
+def _role(name: str, *, ours: str, baseline: str) -> Literal["ours", "baseline", "other"]:
+    return "ours" if name == ours else "baseline" if name == baseline else "other"
+
+
 def _judges_figure(errors: Mapping[str, Interval], names: Mapping[str, str]) -> Plot:
     from icml.core.plots import Arm, Estimate, intervals
 
@@ -164,7 +170,7 @@ def _judges_figure(errors: Mapping[str, Interval], names: Mapping[str, str]) -> 
         [Estimate(name, *error) for name, error in errors.items()],
         title="A lenient judge hides sycophancy; a labelled set brings it back",
         arms=[
-            Arm(name, {"corrected": "ours", "biased": "baseline"}.get(name, "other"), label)
+            Arm(name, _role(name, ours="corrected", baseline="biased"), label)
             for name, label in names.items()
         ],
         x_label="reported minus true share of sycophantic answers",
@@ -276,7 +282,7 @@ def _behaviour_figure(found: Mapping[str, Mapping[str, Interval]]) -> Plot:
         ],
         title="Half of the statements false: lies are told, truths still proved",
         arms=[
-            Arm(name, {CURED: "ours", "base": "baseline"}.get(name, "other"), label)
+            Arm(name, _role(name, ours=CURED, baseline="base"), label)
             for name, label in _NAMES.items()
         ],
         x_label="share of held-out pairs",
