@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from icml.brokenmath.items_cli import generate, validate
-from icml.brokenmath.results_cli import compare, report
+from icml.brokenmath.results_cli import compare, likelihood, report
 from icml.core.reproduce import ReproduceOptions
 
 
@@ -22,6 +22,7 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "generate": generate,
     "validate": validate,
     "compare": compare,
+    "likelihood": likelihood,
     "report": report,
     "reproduce": reproduce,
 }

@@ -100,3 +100,31 @@ def compare(options: CompareOptions) -> None:
     a, b = read_answers(options.a), read_answers(options.b)
     found = compare_answers(a, b, common=options.common, seed=options.seed)
     print("\n".join(comparison_lines(a, b, found)))
+
+
+@dataclass(frozen=True)
+class LikelihoodOptions:
+    """Which model to score on what."""
+
+    model: Annotated[Positional[str], arg(metavar="MODEL", help_behavior_hint="(required)")]
+    """A folder with a model of transformers, a hub id, or pkg:smollm2."""
+    items: str = "verified"
+    """verified, or a file of items."""
+    limit: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: all)")] = None
+    """Take the first items alone."""
+
+    def __post_init__(self) -> None:
+        """Refuse a limit below 1."""
+        if self.limit is not None and self.limit < 1:
+            raise ValueError(f"--limit must be >= 1, got {self.limit}")
+
+
+def likelihood(options: LikelihoodOptions) -> None:
+    """Compare how likely a small model finds "true" and "false" after each statement."""
+    from icml.brokenmath.items import load_items
+    from icml.brokenmath.likelihood import likelihood as run
+    from icml.core.models.load import load
+
+    items = load_items(options.items)[: options.limit]
+    loaded = load(options.model)
+    print("\n".join([options.model, *run(loaded.model, loaded.tokenizer, items).lines()]))
