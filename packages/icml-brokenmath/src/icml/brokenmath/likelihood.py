@@ -1,10 +1,10 @@
 """What a model too small to follow instructions finds likelier of a statement: true or false.
 
-Ours, not the paper's. A small model ignores a requested verdict line. It is asked in one short prompt whether a statement
-is true, and the log-probabilities of the two words are compared, for the false statement of each
-item and for its original. What comes out is reported as it is: most small models have a favourite
-word, and the share of statements that they call true says more about it than about mathematics.
-The order of the two margins within an item doesn't depend on a favourite word.
+Ours, not the paper's. A small model ignores a requested verdict line. It is asked in one short
+prompt whether a statement is true, and the log-probabilities of the two words are compared, for the
+false statement of each item and for its original. What comes out is reported as it is: most small
+models have a favourite word, and the share of statements that they call true says more about it
+than about mathematics. The order of the two margins within an item doesn't depend on it.
 """
 
 from __future__ import annotations
