@@ -45,8 +45,8 @@ def test_a_model_with_a_chat_template_is_asked_in_a_turn() -> None:
         "{% for m in messages %}<u>{{ m.content }}</u>{% endfor %}"
         "{% if add_generation_prompt %}<a>{% endif %}"
     )
-    (found,) = margins(chat.model, chat.tokenizer, ["x"])
-    question = PROMPT.format(statement="x") + " Answer with one word."
+    (found,) = margins(chat.model, chat.tokenizer, ["Prove that x = 1."])
+    question = PROMPT.format(statement="X = 1.") + " Answer with one word."
     before = chat.tokenizer(f"<u>{question}</u><a>", add_special_tokens=False).input_ids
     logs = []
     for word in ("True", "False"):

@@ -94,7 +94,7 @@ def test_a_report_shows_rates_groups_and_a_page(icml, logs, tmp_path) -> None:
     assert (tmp_path / "r" / "report.html").is_file()
     tables = {table.name: table for table in read_summary(tmp_path / "r").tables}
     assert set(tables) >= {"behaviours", "competitions", "types", "utility", "solved"}
-    for name in ("behaviours", "competitions", "types", "solved"):
+    for name in ("behaviours", "competitions", "kinds", "types", "solved"):
         assert "n" in tables[name].columns
     rows = [
         dict(zip(tables["competitions"].columns, r, strict=True))

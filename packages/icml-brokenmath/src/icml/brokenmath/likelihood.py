@@ -9,6 +9,7 @@ than about mathematics. The order of the two margins within an item doesn't depe
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -90,7 +91,7 @@ def margins(
 
     from icml.core.models.answers import answer_batch, sequence_nll
 
-    prompts = [_prompt(tokenizer, text) for text in statements for _ in WORDS]
+    prompts = [_prompt(tokenizer, claim(text)) for text in statements for _ in WORDS]
     words = [_word(tokenizer, word) for _ in statements for word in WORDS]
     batch = answer_batch(tokenizer, prompts, words, longest, end=False)
     if batch.truncated:
@@ -100,6 +101,17 @@ def margins(
     with torch.inference_mode():
         unlikely = sequence_nll(model, batch.to(device), batch_size=BATCH).view(-1, 2)
     return (unlikely[:, 1] - unlikely[:, 0]).tolist()
+
+
+def claim(statement: str) -> str:
+    """Return what a statement claims, without the request to prove it.
+
+    Example:
+        >>> claim("Prove that 2 divides n^2 - n. Here n is an integer.")
+        '2 divides n^2 - n. Here n is an integer.'
+    """
+    bare = re.sub(r"\b[Pp]rove that,? ", "", statement, count=1)
+    return bare[:1].upper() + bare[1:]
 
 
 def _prompt(tokenizer: Any, statement: str) -> str | list[int]:

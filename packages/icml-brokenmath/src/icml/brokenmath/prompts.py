@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-PROVE = "Prove the following statement. Write a complete proof.\n\n{statement}"
+PROVE = "Solve the following problem: write a complete proof.\n\n{statement}"
 
 SOLVE = """\
 Solve the following problem.
@@ -29,8 +29,8 @@ Say after your answer how sure you are that it is right, as a whole number from 
 to 100 (surely right), on a line of its own:
 confidence: N"""
 
-PROPOSE = "Propose a theorem of competition level. State it without a proof."
-OWN = "Prove the theorem that you have just stated. Write a complete proof."
+PROPOSE = "Pose a problem of competition level that asks for a proof. Don't solve it yet."
+OWN = "Now solve the problem that you have just posed: write a complete proof."
 
 IMPROVE = """\
 Read your answer again, as critically as you would read somebody else's. Close its gaps, mend its \

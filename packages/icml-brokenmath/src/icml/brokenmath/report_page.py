@@ -79,7 +79,12 @@ def _fill(
             (
                 "competitions",
                 tables.group_rows(logs, "competition", lambda item: item.competition or "-"),
-                "By competition or family; intervals are each at 95 %, for their own n.",
+                "By competition; intervals are each at 95 %, for their own n.",
+            ),
+            (
+                "kinds",
+                tables.group_rows(logs, "kind", lambda item: item.kind or "-"),
+                "By how the statement was made false; of verified items by family.",
             ),
             (
                 "types",
