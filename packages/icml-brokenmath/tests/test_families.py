@@ -114,6 +114,13 @@ def test_sums_and_forms_are_what_symbolic_algebra_gives(seed) -> None:
     assert matrix.det() == 0  # the largest: with a larger t it is negative
 
 
+def test_the_period_by_divisors_is_the_one_that_is_found_step_by_step() -> None:
+    family = FAMILIES["fibonacci-period"]
+    for m in range(3, 501):
+        parameters = family.parameters(m=m)
+        assert family.decide(parameters, family.value(parameters)) is None, m
+
+
 def test_known_values() -> None:
     def value(name, **fields):
         family = FAMILIES[name]

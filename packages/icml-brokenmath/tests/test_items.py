@@ -30,6 +30,18 @@ def test_what_is_saved_is_loaded(tmp_path) -> None:
         ([json.dumps(FACTS | {"statement": "2 + 2 = 4 "})], "equals the original"),
         ([json.dumps(FACTS | {"colour": "red"})], "colour: Extra inputs"),
         (["x" * (2**20 + 1)], "more than 1048576"),
+        ([json.dumps(FACTS | {"id": "x" * 201})], "id: String should have at most 200"),
+        ([json.dumps(FACTS | {"statement": "\ud800"})], "half a character"),
+        ([json.dumps(FACTS | {"certificate": {"family": "\ud800"}})], "half a character"),
+        (
+            [
+                '{"id":"a","statement":"b","original":"c","certificate":'
+                + '{"a":' * 400
+                + "1"
+                + "}" * 401
+            ],
+            "nested too deeply",
+        ),
         ([""], "holds no item"),
     ],
 )

@@ -43,6 +43,29 @@ def test_rows_that_are_no_items_are_refused(rows, reason) -> None:
         read_official(rows, "here")
 
 
+def test_a_file_of_the_official_rows_is_read(tmp_path) -> None:
+    (tmp_path / "rows.jsonl").write_text(json.dumps(ROW) + "\n")
+    (item,) = load_items(tmp_path / "rows.jsonl")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = pytest.importorskip("pyarrow").Table.from_pylist([ROW | {"competition": "HMMT"}])
+    parquet.write_table(table, tmp_path / "rows.parquet")
+    (same,) = load_items(str(tmp_path / "rows.parquet"))
+    assert same == item.model_copy(update={"competition": "HMMT"})
+    (tmp_path / "rows.jsonl").write_text(json.dumps({"problem_id": 1, "problem": "x"}))
+    with pytest.raises(UserError, match=r"line 1 of .* has no original_problem; its columns: "):
+        load_items(tmp_path / "rows.jsonl")
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1", b"no Parquet at all, PAR1"])
+def test_a_parquet_file_that_is_none_is_refused(tmp_path, content) -> None:
+    pytest.importorskip("pyarrow")
+    path = tmp_path / "x.parquet"
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(UserError, match=r"cannot read the items .*x\.parquet: "):
+        load_items(path)
+
+
 @pytest.mark.parametrize("revision", [None, "main", "5eda8c5"])
 def test_a_data_set_needs_its_commit(revision) -> None:
     with pytest.raises(UserError, match="give the commit of a/b as revision"):

@@ -30,6 +30,17 @@ def test_good_and_bad_items_each_get_their_line() -> None:
     assert "bad certificate: 2" in shown
 
 
+def test_an_item_s_words_do_not_steer_the_terminal() -> None:
+    steering = Item(
+        id="\x1b[2J\x07", statement="x", original="y", kind="\x1b[31mred\nnew" + "w" * 99
+    )
+    shown = table(validate([steering]))
+    assert all(mark == "\n" or mark.isprintable() for mark in shown)
+    assert "\\x1b[2J\\x07 has no certificate" in shown
+    assert max(map(len, shown.splitlines())) < 100
+    assert "0 of 0" in table([])
+
+
 def test_a_statement_that_stands_twice_is_no_second_item() -> None:
     first = generate(1, 4)[0]
     found = validate([first, first.model_copy(update={"id": "again"})])

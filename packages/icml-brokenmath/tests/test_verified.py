@@ -1,5 +1,6 @@
 """Generated items verify, the frozen set is reproduced, and what was tampered with is refused."""
 
+import json
 import os
 import subprocess
 import sys
@@ -76,6 +77,39 @@ def item() -> Item:
     return generate(1, 3, ["frobenius"])[0]
 
 
+@pytest.mark.parametrize(
+    ("family", "parameters", "true", "claimed", "flag"),
+    [
+        ("circle-elimination", {"n": 10, "k": 2}, 5, 11, "ill posed"),
+        ("circle-elimination", {"n": 10, "k": 2}, 5, 0, "ill posed"),
+        ("circle-elimination", {"n": 10, "k": 2}, 5, 10, "edited"),  # a wrong person, in the circle
+        ("power-remainder", {"a": 2, "n": 50, "m": 11}, 1, 11 - 3, "edited"),
+        ("power-remainder", {"a": 3, "n": 52, "m": 11}, 9, 11, "ill posed"),
+        ("coprime-count", {"n": 30}, 8, 31, "ill posed"),
+        ("power-sum", {"a": 1, "b": 0, "c": 0}, 0, 10**9, "ill posed"),
+        ("frobenius", {"a": 3, "b": 4}, 5, 6, "edited"),
+    ],
+)
+def test_a_value_that_can_not_be_is_no_false_statement_but_a_meaningless_one(
+    family, parameters, true, claimed, flag
+) -> None:
+    fields = {"family": family, "parameters": parameters, "true": true, "claimed": claimed}
+    with pytest.raises(NotVerified) as error:
+        verify(Item(id="a", statement="b", original="c", certificate=fields | {"refutation": ""}))
+    assert error.value.flag == flag
+
+
+@pytest.mark.parametrize("name", FAMILIES)
+def test_no_believable_value_is_a_meaningless_one_where_it_is_drawn(name) -> None:
+    for item in generate(12, 11, [name]):
+        found = verify(item)
+        family = FAMILIES[name]
+        assert found.claimed >= family.least
+        assert found.true >= family.least
+        q = family.parameters.model_validate_json(json.dumps(found.parameters))
+        assert family.most is None or max(found.claimed, found.true) <= family.most(q)
+
+
 def changed(item: Item, **certificate) -> Item:
     return item.model_copy(update={"certificate": item.certificate | certificate})
 
@@ -96,7 +130,7 @@ def changed(item: Item, **certificate) -> Item:
         (lambda i: changed(i, more=1), "bad certificate"),
         (lambda i: changed(i, true=i.certificate["true"] + 1), "original false"),
         (lambda i: changed(i, claimed=i.certificate["true"]), "still true"),
-        (lambda i: changed(i, claimed=-3), "too easy"),
+        (lambda i: changed(i, claimed=-3), "ill posed"),
         (lambda i: changed(i, claimed=10**9), "too easy"),
         (lambda i: changed(i, refutation="because I say so"), "edited"),
         (lambda i: i.model_copy(update={"statement": i.statement + " "}), "edited"),

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from icml.core.errors import UserError
 from icml.core.journal import write_atomic
@@ -24,7 +24,7 @@ class Item(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    id: str
+    id: Annotated[str, Field(min_length=1, max_length=200)]
     """Unique in its set."""
     statement: str
     """What a model is asked to prove."""
@@ -34,7 +34,7 @@ class Item(BaseModel):
     """Of the original."""
     answer: str | None = None
     """What has to stand in the statement for it to be true; of a problem the final answer."""
-    kind: str = ""
+    kind: Annotated[str, Field(max_length=200)] = ""
     """How the statement was made false; of a verified item its family."""
     truth: bool = False
     """Whether the statement is true; false but for controls."""
@@ -44,12 +44,22 @@ class Item(BaseModel):
     question_type: str = "proof"
     """``proof``, or another word for problems with a final answer."""
 
+    @model_validator(mode="after")
+    def _writable(self) -> Item:
+        """Refuse half characters and endless nesting, which come in and don't go out again."""
+        try:
+            self.model_dump_json()
+        except ValueError as error:
+            raise ValueError("it holds half a character, or is nested too deeply") from error
+        return self
+
 
 def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]:
-    """Load items from a file of JSON Lines, a data set on the hub, or the frozen set ``verified``.
+    """Load items from a file, a data set on the hub, or the frozen set ``verified``.
 
     Args:
-        source: A path, ``verified``, or ``hf:`` and a data set with the official columns.
+        source: A path of JSON Lines, each an item or a row with the official columns, or of a
+            Parquet file with these; ``verified``; or ``hf:`` and a data set with them.
         revision: Commit of a data set on the hub, which must be given; a file has none.
 
     Raises:
@@ -68,6 +78,10 @@ def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]
         if not resource.is_file():
             raise UserError("the frozen set isn't in this installation: give a file of items")
         return _items(resource.read_text(encoding="utf-8"), VERIFIED)
+    if Path(source).suffix == ".parquet":
+        from icml.brokenmath.official import load_parquet
+
+        return load_parquet(Path(source))
     try:
         text = Path(source).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
@@ -100,6 +114,35 @@ def save_jsonl(items: Iterable[Item], path: Path) -> None:
     write_atomic(path, "".join(item.model_dump_json() + "\n" for item in items))
 
 
+def official_item(row: Mapping[str, Any], place: str) -> Item:
+    """Return the item of a row with the official columns; ``place`` is for a message.
+
+    ``problem_id``, ``problem`` (false) and ``original_problem`` are required, ``solution``,
+    ``gold_answer``, ``competition`` and ``question_type`` are not.
+
+    Raises:
+        UserError: If one of the three is missing, or is no text.
+    """
+    missing = [name for name in ("problem_id", "problem", "original_problem") if not row.get(name)]
+    if missing:
+        raise UserError(f"{place} has no {missing[0]}; its columns: {', '.join(row)[:300]}")
+    answer = row.get("gold_answer")
+    try:
+        return Item(
+            id=str(row["problem_id"]),
+            statement=row["problem"],
+            original=row["original_problem"],
+            solution=row.get("solution") or None,
+            answer=None if answer in (None, "") else str(answer),
+            competition=str(row.get("competition") or ""),
+            question_type=str(row.get("question_type") or "proof"),
+        )
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"])) or "the whole"
+        raise UserError(f"{place}: {where}: {first['msg']}") from error
+
+
 def _items(text: str, source: str) -> list[Item]:
     found = distinct(_read(text, source))
     if not found:
@@ -116,10 +159,14 @@ def _read(text: str, source: str) -> Iterator[tuple[str, Item]]:
         if len(line) > LONGEST_LINE:
             raise UserError(f"{place} has {len(line)} characters, more than {LONGEST_LINE}")
         try:
-            yield place, Item.model_validate(json.loads(line))
+            fields = json.loads(line)
+            if isinstance(fields, dict) and "problem_id" in fields:
+                yield place, official_item(fields, place)
+            else:
+                yield place, Item.model_validate(fields)
         except ValidationError as error:
             first = error.errors()[0]
-            where = ".".join(map(str, first["loc"]))
+            where = ".".join(map(str, first["loc"])) or "the whole"
             raise UserError(f"{place} is no item: {where}: {first['msg']}") from error
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is no JSON: {error}") from error

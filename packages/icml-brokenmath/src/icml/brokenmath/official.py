@@ -1,24 +1,21 @@
-"""The official data, where the user has it: a data set on the hub, or a copy of its folder.
+"""The official data, where the user has it: on the hub, in a copy of its folder, or in a file.
 
 Its card names the licence; nothing of it comes with this package.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
-
-from icml.brokenmath.items import Item, distinct
+from icml.brokenmath.items import Item, distinct, official_item
 from icml.core.errors import UserError, require
 
-__all__ = ["SPLIT", "load_official", "read_official"]
+__all__ = ["SPLIT", "load_official", "load_parquet", "read_official"]
 
 SPLIT = "benchmark"
 """The split of the false statements."""
-_COLUMNS = {"problem": "statement", "original_problem": "original"}
 
 
 def load_official(name: str, *, revision: str | None) -> list[Item]:
@@ -51,44 +48,36 @@ def load_official(name: str, *, revision: str | None) -> list[Item]:
     return read_official(rows, name)
 
 
-def read_official(rows: Iterable[Mapping[str, Any]], source: str) -> list[Item]:
-    """Return the items of rows with ``problem_id``, ``problem`` (false) and ``original_problem``.
-
-    ``solution``, ``gold_answer``, ``competition`` and ``question_type`` may be missing.
+def load_parquet(path: Path) -> list[Item]:
+    """Load a Parquet file with the official columns, as the hub's page of files offers it.
 
     Raises:
-        UserError: If a row lacks one of the three or holds no text, an id stands twice, a
-            statement equals its original, or there is no row.
+        UserError: If the file can't be read, or a row is no item.
+        MissingExtra: If pyarrow, which comes with datasets, isn't installed.
     """
-    found = distinct(_read(rows, source))
+    parquet: Any = require("pyarrow.parquet", extra="icml-brokenmath[hf]")
+    try:
+        # As an open file: a name could be an address of another storage.
+        with path.open("rb") as file:
+            rows = parquet.read_table(file).to_pylist()
+    except (OSError, ValueError) as error:  # pyarrow's own are among them
+        first = str(error).strip().splitlines() or [type(error).__name__]
+        raise UserError(f"cannot read the items {path}: {first[0][:300]}") from error
+    return read_official(rows, str(path))
+
+
+def read_official(rows: Iterable[Mapping[str, Any]], source: str) -> list[Item]:
+    """Return the items of rows with the official columns; see `icml.brokenmath.items`.
+
+    Raises:
+        UserError: If a row lacks a column or holds no text, an id stands twice, a statement
+            equals its original, or there is no row.
+    """
+    places = ((f"row {number} of {source}", row) for number, row in enumerate(rows, 1))
+    found = distinct((place, official_item(row, place)) for place, row in places)
     if not found:
         raise UserError(f"{source} holds no row")
     return found
-
-
-def _read(rows: Iterable[Mapping[str, Any]], source: str) -> Iterator[tuple[str, Item]]:
-    for number, row in enumerate(rows, 1):
-        place = f"row {number} of {source}"
-        missing = [name for name in ("problem_id", *_COLUMNS) if not row.get(name)]
-        if missing:
-            raise UserError(f"{place} has no {missing[0]}; its columns: {', '.join(row)}")
-        fields = {ours: row[theirs] for theirs, ours in _COLUMNS.items()}
-        answer = row.get("gold_answer")
-        try:
-            yield (
-                place,
-                Item(
-                    id=str(row["problem_id"]),
-                    solution=row.get("solution") or None,
-                    answer=None if answer in (None, "") else str(answer),
-                    competition=str(row.get("competition") or ""),
-                    question_type=str(row.get("question_type") or "proof"),
-                    **fields,
-                ),
-            )
-        except ValidationError as error:
-            first = error.errors()[0]
-            raise UserError(f"{place}: {first['loc'][0]}: {first['msg']}") from error
 
 
 def _is_commit(revision: str | None) -> bool:

@@ -91,17 +91,22 @@ def _lines(text: str) -> Iterator[dict]:
 
 def table(checked: Sequence[Checked]) -> str:
     """Return the counts by kind, with what failed below, for a terminal."""
-    kinds = sorted({one.kind for one in checked})
-    width = max(len(kind or "(none)") for kind in kinds)
+    kinds = {one.kind: _printable(one.kind)[:40] or "(none)" for one in checked}
+    width = max((len(name) for name in kinds.values()), default=len("kind"))
     lines = [f"{'kind':<{width}}  items  verified  seconds"]
-    for kind in kinds:
+    for kind, name in sorted(kinds.items()):
         own = [one for one in checked if one.kind == kind]
         good = sum(not one.flag for one in own)
         spent = sum(one.seconds for one in own)
-        lines.append(f"{kind or '(none)':<{width}}  {len(own):5}  {good:8}  {spent:7.2f}")
+        lines.append(f"{name:<{width}}  {len(own):5}  {good:8}  {spent:7.2f}")
     bad = [one for one in checked if one.flag]
     lines.append(f"{len(checked) - len(bad)} of {len(checked)} items are verified")
     for flag, n in Counter(one.flag for one in bad).most_common():
         example = next(one for one in bad if one.flag == flag)
-        lines.append(f"{flag}: {n}, for example {example.reason}")
+        lines.append(f"{flag}: {n}, for example {_printable(example.reason)}")
     return "\n".join(lines)
+
+
+def _printable(text: str) -> str:
+    """Write what would steer a terminal as an escape; an item's words are anybody's."""
+    return "".join(mark if mark.isprintable() else ascii(mark)[1:-1] for mark in text)

@@ -72,7 +72,7 @@ def verify(item: Item) -> Certificate:
 
     Raises:
         NotVerified: With the flag ``no certificate``, ``bad certificate``, ``unknown family``,
-            ``edited``, ``still true``, ``original false`` or ``too easy``.
+            ``edited``, ``still true``, ``original false``, ``ill posed`` or ``too easy``.
     """
     if item.certificate is None:
         raise NotVerified("no certificate", f"{item.id} has no certificate")
@@ -99,6 +99,8 @@ def _checked(
     refutation = family.decide(parameters, found.claimed)
     if refutation is None:
         raise NotVerified("still true", f"{item.id}: the statement is true as well")
+    if not makes_sense(family, parameters, found.claimed):
+        raise NotVerified("ill posed", f"{item.id}: there can't be a value {found.claimed}")
     if too_easy(family, parameters, found.claimed, found.true):
         raise NotVerified("too easy", f"{item.id}: {found.claimed} can't be meant for {found.true}")
     made = _item(family, parameters, found.claimed, found.true, refutation)
@@ -111,10 +113,16 @@ def _checked(
 
 
 def too_easy(family: Family[Any], parameters: Parameters, claimed: int, true: int) -> bool:
-    """Say whether a wrong value gives itself away: it is negative, or far from the true one."""
+    """Say whether a wrong value gives itself away: it is far from the true one."""
     if family.shown(parameters, claimed) != str(claimed):
         return False  # not a number that is read off
-    return claimed < 0 or claimed > FAR * true + FAR or FAR * claimed + FAR < true
+    return claimed > FAR * true + FAR or FAR * claimed + FAR < true
+
+
+def makes_sense(family: Family[Any], parameters: Parameters, claimed: int) -> bool:
+    """Say whether there could be such a value: the statement is wrong, and not meaningless."""
+    most = claimed if family.most is None else family.most(parameters)
+    return family.least <= claimed <= most
 
 
 def generate(n: int, seed: int, families: Sequence[str] | None = None) -> list[Item]:
@@ -182,7 +190,8 @@ def _draw(family: Family[Any], parameters: Parameters, rng: Random) -> Item | No
     rng.shuffle(near)
     for claimed in near:
         refutation = family.decide(parameters, claimed)
-        if refutation is not None and not too_easy(family, parameters, claimed, true):
+        sensible = makes_sense(family, parameters, claimed)
+        if refutation and sensible and not too_easy(family, parameters, claimed, true):
             return _item(family, parameters, claimed, true, refutation)
     return None
 

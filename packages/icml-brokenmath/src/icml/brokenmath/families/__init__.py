@@ -9,10 +9,11 @@ from icml.brokenmath.families.arithmetic import ARITHMETIC
 from icml.brokenmath.families.counting import COUNTING
 from icml.brokenmath.families.family import Family, Parameters
 from icml.brokenmath.families.residues import RESIDUES
+from icml.brokenmath.families.values import VALUES
 
 __all__ = ["FAMILIES", "Family", "Parameters"]
 
 FAMILIES: dict[str, Family[Any]] = {
-    family.name: family for family in (*RESIDUES, *ARITHMETIC, *COUNTING, *ALGEBRA)
+    family.name: family for family in (*RESIDUES, *ARITHMETIC, *VALUES, *COUNTING, *ALGEBRA)
 }
 """By name, in the order in which `icml.brokenmath.verified.generate` goes through them."""

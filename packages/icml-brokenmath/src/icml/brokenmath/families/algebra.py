@@ -61,6 +61,8 @@ POWER_SUM = Family(
     parameters=_PowerSum,
     draw=lambda rng: _PowerSum(a=rng.randint(1, 9), b=rng.randint(0, 9), c=rng.randint(0, 9)),
     value=lambda q: 0,
+    least=-20,
+    most=lambda q: 20,  # coefficients of at most three digits
     # Right for n = 1 and n = 2.
     near=lambda q, true: [1, -1, 2, -2],
     decide=_decide_sum,

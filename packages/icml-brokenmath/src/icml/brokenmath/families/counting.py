@@ -29,6 +29,7 @@ TRIANGLE = Family(
     draw=lambda rng: _Triangle(a=rng.randint(3, 200), b=rng.randint(3, 200)),
     # Pick: area = inside + boundary / 2 - 1.
     value=lambda q: (q.a * q.b - q.a - q.b - gcd(q.a, q.b) + 2) // 2,
+    most=lambda q: q.a * q.b,
     near=lambda q, true: [
         true + gcd(q.a, q.b) - 1,
         q.a * q.b // 2 - (q.a + q.b) // 2,
@@ -75,6 +76,7 @@ GAPS = Family(
     parameters=_Gaps,
     draw=lambda rng: _Gaps(n=rng.randint(6, 14), d=rng.randint(2, 5), least=rng.randint(0, 3)),
     value=_gaps_by_formula,
+    most=lambda q: 1 << q.n,
     near=lambda q, true: [true - 1, true + 1, true + q.n, true + 2],
     decide=lambda q, v: found_is(_gaps_listed(q), v, f"going through all {1 << q.n} subsets"),
     text=lambda q, v: (
@@ -174,6 +176,8 @@ CIRCLE = Family(
     parameters=_Circle,
     draw=lambda rng: _Circle(n=rng.randint(8, 200), k=rng.randint(2, 9)),
     value=_survivor,
+    least=1,
+    most=lambda q: q.n,
     near=lambda q, true: [
         value for value in (true + 1, true - 1, true + q.k, true - q.k) if 1 <= value <= q.n
     ],
@@ -218,6 +222,7 @@ GAME = Family(
         k=rng.randint(2, 30), n=rng.randint(20, 500), last_wins=rng.random() < 0.5
     ),
     value=_lost_by_formula,
+    most=lambda q: q.n,
     # What holds for the game with the other ending, and for heaps counted modulo k.
     near=lambda q, true: [q.n // q.k, true + 1, true - 1],
     decide=lambda q, v: found_is(_lost_by_play(q), v, "solving the game heap by heap"),

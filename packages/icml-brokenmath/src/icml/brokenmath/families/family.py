@@ -53,3 +53,7 @@ class Family(Generic[P]):
     """A proof of the true statement in words."""
     shown: Callable[[P, int], str] = lambda parameters, value: str(value)
     """How a value is written in the statement."""
+    least: int = 0
+    """Below it a value makes no sense in the statement, as a negative count."""
+    most: Callable[[P], int] | None = None
+    """Above it a value makes no sense, as person 12 of 10; None where any value does."""

@@ -9,7 +9,7 @@ from typing import Annotated
 from pydantic import Field, model_validator
 
 from icml.brokenmath.families.family import Family, Parameters, found_is
-from icml.brokenmath.families.numbers import is_prime, phi, primes
+from icml.brokenmath.families.numbers import factorised, is_prime, phi, primes
 
 __all__ = ["RESIDUES"]
 
@@ -48,6 +48,8 @@ POWERS = Family(
     parameters=_PowerOfResidues,
     draw=_draw_powers,
     value=lambda q: 1 + (q.p - 1) // gcd(q.a, q.p - 1),
+    least=1,
+    most=lambda q: q.p,
     near=_powers_near,
     decide=lambda q, v: found_is(
         len({pow(n, q.a, q.p) for n in range(q.p)}), v, "going through all remainders"
@@ -94,6 +96,7 @@ CONIC = Family(
     parameters=_Conic,
     draw=_draw_conic,
     value=lambda q: q.p - (1 if pow(-q.d, (q.p - 1) // 2, q.p) == 1 else -1),
+    most=lambda q: 2 * q.p,  # two values of x for each y
     near=lambda q, true: [2 * q.p - true, q.p],
     decide=lambda q, v: found_is(_conic_count(q), v, "counting the solutions"),
     text=lambda q, v: (
@@ -136,6 +139,7 @@ DIVIDES_ALL = Family(
     parameters=_DividesAll,
     draw=lambda rng: _DividesAll(a=rng.randint(3, 61)),
     value=_largest_divisor,
+    least=1,
     near=lambda q, true: [
         *(true * p for p in (2, 3, 5, 7)),
         *(true // p for p in (3, 5, 7, 2) if true % p == 0),
@@ -167,15 +171,29 @@ def _period(m: int) -> int:
     return steps
 
 
-def _prime_powers(m: int) -> list[int]:
-    found = []
-    for p in primes(2, m):
-        power = 1
-        while m % (power * p) == 0:
-            power *= p
-        if power > 1:
-            found.append(power)
-    return found
+def _fibonacci(n: int, m: int) -> tuple[int, int]:
+    """Return F(n) and F(n+1) modulo m, by doubling n digit by digit."""
+    a, b = 0, 1 % m
+    for digit in f"{n:b}":
+        a, b = a * (2 * b - a) % m, (a * a + b * b) % m
+        if digit == "1":
+            a, b = b, (a + b) % m
+    return a, b
+
+
+def _period_by_divisors(p: int, e: int) -> int:
+    """Return the least divisor of a known multiple of the period modulo p^e that is a period."""
+    multiple = {2: 3, 5: 20}.get(p, p - 1 if p % 5 in (1, 4) else 2 * (p + 1)) * p ** (e - 1)
+    return next(
+        d
+        for d in range(1, multiple + 1)
+        if multiple % d == 0 and _fibonacci(d, p**e) == (0, 1 % p**e)
+    )
+
+
+def _periods(m: int) -> dict[int, int]:
+    """Return the period modulo each prime power in m."""
+    return {p**e: _period_by_divisors(p, e) for p, e in factorised(m).items()}
 
 
 PISANO = Family(
@@ -183,7 +201,8 @@ PISANO = Family(
     about="the period of the Fibonacci numbers modulo m",
     parameters=_Pisano,
     draw=lambda rng: _Pisano(m=rng.randint(3, 500)),
-    value=lambda q: lcm(*(_period(power) for power in _prime_powers(q.m))),
+    value=lambda q: lcm(*_periods(q.m).values()),
+    least=1,
     near=lambda q, true: [true // 2 if true % 2 == 0 else true * 2, true * 2, true + q.m],
     decide=lambda q, v: found_is(_period(q.m), v, "computing the sequence until it repeats"),
     text=lambda q, v: (
@@ -192,8 +211,8 @@ PISANO = Family(
     ),
     solution=lambda q, v: (
         "The step (F(n-1), F(n)) -> (F(n), F(n+1)) can be inverted, so the remainders are periodic "
-        f"from the start. Modulo {' and '.join(map(str, _prime_powers(q.m)))} the first return of "
-        f"(0, 1) is after {', '.join(str(_period(x)) for x in _prime_powers(q.m))} steps; the "
+        f"from the start. Modulo {' and '.join(map(str, _periods(q.m)))} the first return of "
+        f"(0, 1) is after {', '.join(map(str, _periods(q.m).values()))} steps; the "
         f"least common multiple is {v}."
     ),
 )
@@ -232,6 +251,8 @@ ORDER = Family(
     value=lambda q: min(n for n in range(1, phi(q.m) + 1) if phi(q.m) % n == 0
                         and pow(q.a, n, q.m) == 1),
     near=lambda q, true: [phi(q.m), 2 * true, phi(q.m) // 2],
+    least=1,
+    most=lambda q: q.m,
     decide=lambda q, v: found_is(_order(q), v, "computing the powers one after the other"),
     text=lambda q, v: (
         f"Prove that n = {v} is the least positive integer for which {q.a}^n - 1 is divisible by "
@@ -271,6 +292,7 @@ POWER_REMAINDER = Family(
         a=rng.randint(2, 60), n=rng.randint(50, 3000), m=rng.randint(11, 1000)
     ),
     value=lambda q: pow(q.a, q.n, q.m),
+    most=lambda q: q.m - 1,
     near=_power_near,
     decide=lambda q, v: found_is(_multiplied(q), v, f"multiplying {q.n} times"),
     text=lambda q, v: f"Prove that {q.a}^{q.n} leaves the remainder {v} on division by {q.m}.",
@@ -328,6 +350,7 @@ CHINESE = Family(
     parameters=_Chinese,
     draw=_draw_chinese,
     value=_chinese,
+    least=1,
     # Two of the three remainders are right.
     near=lambda q, true: [
         true + q.moduli[0] * q.moduli[1],
