@@ -52,7 +52,7 @@ def test_a_file_of_the_official_rows_is_read(tmp_path) -> None:
     (same,) = load_items(str(tmp_path / "rows.parquet"))
     assert same == item.model_copy(update={"competition": "HMMT"})
     (tmp_path / "rows.jsonl").write_text(json.dumps({"problem_id": 1, "problem": "x"}))
-    with pytest.raises(UserError, match=r"line 1 of .* has no original_problem; its columns: "):
+    with pytest.raises(UserError, match=r"^line 1 of [^:]* has no original_problem; its columns: "):
         load_items(tmp_path / "rows.jsonl")
 
 

@@ -160,13 +160,14 @@ def _read(text: str, source: str) -> Iterator[tuple[str, Item]]:
             raise UserError(f"{place} has {len(line)} characters, more than {LONGEST_LINE}")
         try:
             fields = json.loads(line)
-            if isinstance(fields, dict) and "problem_id" in fields:
-                yield place, official_item(fields, place)
-            else:
-                yield place, Item.model_validate(fields)
+        except (ValueError, RecursionError) as error:
+            raise UserError(f"{place} is no JSON: {error}") from error
+        if isinstance(fields, dict) and "problem_id" in fields:
+            yield place, official_item(fields, place)
+            continue
+        try:
+            yield place, Item.model_validate(fields)
         except ValidationError as error:
             first = error.errors()[0]
             where = ".".join(map(str, first["loc"])) or "the whole"
             raise UserError(f"{place} is no item: {where}: {first['msg']}") from error
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{place} is no JSON: {error}") from error
