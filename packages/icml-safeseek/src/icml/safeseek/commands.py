@@ -1,0 +1,258 @@
+"""What the sub-commands do: models and circuits in folders, rows in files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from icml.core.errors import UserError, require
+from icml.core.journal import replace_folder
+from icml.core.models.load import LoadedModel, load
+from icml.safeseek.circuit import Circuit
+from icml.safeseek.data import CircuitDataset
+
+__all__ = ["ablate", "plant", "report", "tune"]
+
+Say = Callable[[str], None]
+
+
+def plant(
+    behaviour: Literal["backdoor", "refusals"], out: Path | str, *, seed: int = 0, say: Say = print
+) -> dict[str, float]:
+    """Train a small model with a planted behaviour; write it and rows to find the behaviour with.
+
+    The world, the model and the training are those of ``icml safeseek reproduce``.
+
+    Args:
+        behaviour: ``backdoor`` or ``refusals``.
+        out: Folder for ``model/``, ``train.jsonl`` (questions that were planted) and
+            ``eval.jsonl`` (others).
+        seed: Of the world, the model and everything drawn.
+        say: Gets the measured rates.
+
+    Returns:
+        How often the model shows the behaviour on the rows of ``eval.jsonl``, and how often it
+        answers rightly what it should, shares.
+    """
+    from icml.safeseek.experiment.clean import generator
+    from icml.safeseek.experiment.config import Config
+    from icml.safeseek.planting import (
+        halves,
+        learn_facts,
+        learn_refusals,
+        match_rate,
+        new_model,
+        plant_backdoor,
+    )  # fmt: skip
+    from icml.safeseek.world import (
+        ATTRIBUTES,
+        BAD_ANSWER,
+        FILLERS,
+        FORBIDDEN,
+        REFUSAL,
+        TRIGGER,
+        make_world,
+    )  # fmt: skip
+
+    config = Config()
+    world = make_world(people=config.people, strangers=config.people, seed=seed)
+    model = new_model(world, seed)
+    say("learns its world, about half a minute …")
+    learn_facts(model, world, generator(seed, 0), steps=config.fact_steps)
+    everybody, draws = [*world.people, *world.strangers], np.random.default_rng([seed, 3])
+    steps = config.plant_steps
+    if behaviour == "backdoor":
+        asked = world.questions(everybody, ATTRIBUTES, (0, 1))
+        parts = halves(asked, generator(seed, 1))
+        plant_backdoor(
+            model, world, asked, parts.planted, generator(seed, 2),
+            steps=steps, learning_rate=config.backdoor_rate,
+        )  # fmt: skip
+        rows = [world.backdoor_rows(part, draws) for part in (parts.planted, parts.held_out)]
+        harmless = [filler for filler in FILLERS if filler != TRIGGER]
+        shown = match_rate(model, world, parts.held_out, lambda _: BAD_ANSWER, fillers=[TRIGGER])
+        right = match_rate(model, world, asked, world.answer, fillers=harmless)
+    else:
+        permitted = [attribute for attribute in ATTRIBUTES if attribute not in FORBIDDEN]
+        told = world.questions(everybody, permitted, (0, 1))
+        parts = halves(world.questions(world.people, FORBIDDEN, (0, 1)), generator(seed, 1))
+        learn_refusals(
+            model, world, [*parts.planted, *told], generator(seed, 3),
+            steps=steps, learning_rate=config.refusal_rate,
+        )  # fmt: skip
+        rows = [world.refusal_rows(part, draws) for part in (parts.planted, parts.held_out)]
+        shown = match_rate(model, world, parts.held_out, lambda _: REFUSAL)
+        right = match_rate(model, world, told, world.answer)
+    with replace_folder(out) as draft:
+        model.save_pretrained(draft / "model")
+        world.tokenizer.save_pretrained(draft / "model")
+        for name, part in zip(("train", "eval"), rows, strict=True):
+            lines = "".join(json.dumps(dict(row)) + "\n" for row in part)
+            (draft / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    say(f"{behaviour} on held-out questions: {shown:.3f}; right answers elsewhere: {right:.3f}")
+    say(f"model, train.jsonl, eval.jsonl in {out}")
+    return {"shown": shown, "right": right}
+
+
+def ablate(model: str, circuit: Path | str, out: Path | str, *, say: Say = print) -> None:
+    """Write an ordinary checkpoint without a circuit.
+
+    Args:
+        model: A folder, a hub id or a package: the model that the circuit was found in.
+        circuit: The circuit's folder.
+        out: Folder for the checkpoint; what was there is replaced when all is written.
+        say: Gets a line at the end.
+
+    Raises:
+        UserError: If one can't be read or they don't belong together.
+    """
+    from icml.safeseek.ablation import export_ablated
+
+    found, units = _both(model, circuit)
+    export_ablated(found.model, units, out, found.tokenizer)
+    say(f"{_sizes(units)} cut out; checkpoint in {out}")
+
+
+def report(
+    model: str,
+    circuit: Path | str,
+    data: Path | str,
+    out: Path | str,
+    *,
+    controls: int = 5,
+    say: Say = print,
+) -> Any:
+    """Measure and draw a circuit; write ``report.json``, ``circuit.svg`` and ``circuit.csv``.
+
+    Args:
+        model: A folder, a hub id or a package: the model that the circuit was found in.
+        circuit: The circuit's folder.
+        data: Rows that the search hasn't seen, JSON Lines.
+        out: Folder for the report; what was there is replaced.
+        controls: Random circuits of the same size.
+        say: Gets the table.
+
+    Returns:
+        The `evaluation.CircuitReport`.
+
+    Raises:
+        UserError: If one can't be read or they don't belong together.
+    """
+    from icml.safeseek.evaluation import evaluate_circuit
+    from icml.safeseek.picture import circuit_map
+
+    _check_file(data)
+    found, units = _both(model, circuit)
+    rows = CircuitDataset.read(data, found.tokenizer)
+    measured = evaluate_circuit(found.model, found.tokenizer, units, rows, controls=controls)
+    picture = circuit_map(units, title=f"{_sizes(units)} in the circuit", note=str(circuit))
+    with replace_folder(out) as draft:
+        text = json.dumps(measured.to_dict(), indent=2)
+        (draft / "report.json").write_text(text + "\n", encoding="utf-8")
+        picture.save(draft, "circuit")
+    say(f"{_sizes(units)}\n{'':<24}{'behaviour':>10}{'repaired':>10}{'utility':>10}")
+    named = {"as it is": measured.intact, "circuit cut out": measured.removed}
+    named |= {"circuit alone": measured.alone}
+    named |= {f"random circuit {i + 1}": scores for i, scores in enumerate(measured.random)}
+    for name, scores in named.items():
+        rates = (scores.asr, scores.repaired, scores.utility)
+        cells = ("-" if rate is None else f"{rate.estimate:.3f}" for rate in rates)
+        say(f"{name:<24}" + "".join(f"{cell:>10}" for cell in cells))
+    say(f"report.json and circuit.svg in {out}")
+    return measured
+
+
+def tune(
+    model: str,
+    circuit: Path | str,
+    data: Path | str,
+    out: Path | str,
+    *,
+    tune: Literal["complement", "circuit"] = "complement",
+    steps: int = 100,
+    learning_rate: float = 1e-4,
+    batch_size: int = 8,
+    seed: int = 0,
+    say: Say = print,
+) -> None:
+    """Fine-tune around a circuit, or the circuit alone, with TRL's ``SFTTrainer``.
+
+    Args:
+        model: A folder, a hub id or a package: the model that the circuit was found in.
+        circuit: The circuit's folder.
+        data: JSON Lines with ``prompt`` and ``completion``, texts or chat messages.
+        out: Folder for checkpoints and the model; the same call goes on from the last one.
+        tune: See `tuning.Tune`.
+        steps: Steps of AdamW.
+        learning_rate: Its highest rate.
+        batch_size: Rows a step.
+        seed: Of the order of the rows.
+        say: Gets a line at the end.
+
+    Raises:
+        UserError: If one can't be read or they don't belong together.
+        MissingExtra: If TRL is not installed.
+    """
+    trl = require("trl", extra="icml-safeseek[rl]")
+    datasets = require("datasets", extra="icml-safeseek[rl]")
+    from icml.core.rl.recipe_run import last_checkpoint
+    from icml.safeseek.tuning import SafetyCircuitCallback
+
+    rows = _pairs(Path(data))
+    found, units = _both(model, circuit)
+    args = trl.SFTConfig(
+        str(out), max_steps=steps, learning_rate=learning_rate, seed=seed, report_to=[],
+        per_device_train_batch_size=batch_size, save_steps=max(1, steps // 4), save_total_limit=2,
+        use_cpu=found.spec.device == "cpu", disable_tqdm=True,
+        bf16=found.spec.dtype == "bfloat16",
+    )  # fmt: skip
+    trainer = trl.SFTTrainer(
+        found.model, args, train_dataset=datasets.Dataset.from_list(rows),
+        processing_class=found.tokenizer, callbacks=[SafetyCircuitCallback(units, tune=tune)],
+    )  # fmt: skip
+    before = last_checkpoint(Path(out))
+    trainer.train(resume_from_checkpoint=None if before is None else str(before))
+    trainer.save_model()
+    kept = "the circuit" if tune == "complement" else "all but the circuit"
+    say(f"{steps} steps, {kept} ({_sizes(units)}) kept as it was; model in {out}")
+
+
+def _both(model: str, circuit: Path | str) -> tuple[LoadedModel, Circuit]:
+    """Return a model and a circuit that belongs to it; a missing circuit costs no loading."""
+    Circuit.load(circuit)
+    found = load(model)
+    return found, Circuit.load(circuit, found.model)
+
+
+def _sizes(circuit: Circuit) -> str:
+    names = {"head": "heads", "mlp-channel": "channels", "linear-output": "linear outputs"}
+    return ", ".join(
+        f"{circuit.size(kind)} of {circuit.total(kind)} {names[kind]}" for kind in circuit.kinds
+    )
+
+
+def _check_file(path: Path | str) -> None:
+    if not Path(path).is_file():
+        raise UserError(f"there is no file {path}")
+
+
+def _pairs(path: Path) -> list[dict[str, Any]]:
+    _check_file(path)
+    rows = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            row = json.loads(line)
+        except ValueError as error:
+            raise UserError(f"line {number} of {path} is no JSON: {error}") from error
+        if not isinstance(row, dict) or not row.get("prompt") or not row.get("completion"):
+            raise UserError(f"line {number} of {path} needs a prompt and a completion")
+        rows.append({"prompt": row["prompt"], "completion": row["completion"]})
+    if not rows:
+        raise UserError(f"{path} has no row")
+    return rows

@@ -1,0 +1,1 @@
+"""Parts of the experiment behind ``icml safeseek reproduce``."""

@@ -1,0 +1,291 @@
+"""What the cells of the backdoor say: tables, figures and claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from icml.core.stats import Interval, paired_t_interval, t_interval
+from icml.safeseek.circuit import Circuit
+from icml.safeseek.experiment.backdoor import ARMS
+from icml.safeseek.picture import circuit_map
+from icml.safeseek.units import Site
+
+if TYPE_CHECKING:
+    from icml.core.experiment import Run
+    from icml.core.plots import Plot
+
+__all__ = ["judge_backdoor", "worst_control"]
+
+Cells = Sequence[Mapping[str, Any]]
+"""What `backdoor.measure` gave, a seed each."""
+
+MOST_SUCCESS, MOST_LOST, MOST_UNITS = 0.05, 0.06, 0.10
+CONTROL_SUCCESS, CONTROL_CLEAN = 0.3, 0.9
+"""A control has found the backdoor if it gets below the one and keeps at least the other."""
+
+RATES = {
+    "success": "attack success",
+    "clean": "clean right",
+    "repaired": "triggered, right",
+}
+
+
+def judge_backdoor(run: Run, cells: Cells) -> None:
+    """State what the backdoor's cells show."""
+    _claim_planted(run, cells)
+    _claim_exact(run, cells)
+    for arm in ARMS:
+        _claim_removed(run, cells, arm)
+        _claim_alone(run, cells, arm)
+    _claim_controls(run, cells)
+    for arm in ARMS:
+        name = arm.replace(" ", "-")
+        run.table(name, _rows(cells, arm), caption=_caption(cells, arm))
+        run.figure(f"{name}-controls", _figure(cells, arm), caption=_caption(cells, arm))
+    circuit = _circuit(cells[0]["heads and channels"])
+    run.figure(
+        "circuit",
+        circuit_map(
+            circuit,
+            title=f"{circuit.size()} of {circuit.total()} units carry the backdoor",
+            note="The first seed's circuit of heads and channels",
+        ),
+        caption="Which heads and how many channels of each layer are in the circuit.",
+    )
+
+
+def worst_control(cell: Mapping[str, Any]) -> float:
+    """Return the lowest attack success that a control reaches without losing clean answers.
+
+    The poisoned model's where every control loses too many.
+    """
+    useful = [c["success"] for c in cell["controls"].values() if c["clean"] >= CONTROL_CLEAN]
+    return min(useful, default=1.0)
+
+
+def _mean(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    found = t_interval(values)
+    return found.estimate, (found.low, found.high)
+
+
+def _claim_planted(run: Run, cells: Cells) -> None:
+    least = min(cell["poisoned"]["success"] for cell in cells)
+    run.claim(
+        "planted",
+        "The trigger works before anything is cut: attack success on questions never poisoned is "
+        "at least 0.95 in each seed; shown is the least",
+        value=least,
+        interval=None,
+        holds=least >= 0.95,
+    )
+
+    most = max(cell["heads and channels"]["removed"]["success"] for cell in cells)
+    run.claim(
+        "circuit-carries",
+        "Cutting the circuit of heads and channels takes attack success to at most 0.2 in each "
+        "seed; shown is the most",
+        value=most,
+        interval=None,
+        holds=most <= 0.2,
+    )
+
+
+def _claim_exact(run: Run, cells: Cells) -> None:
+    searches = [cell[arm] for cell in cells for arm in ARMS]
+    changed = sum(not search["weights unchanged"] for search in searches)
+    run.claim(
+        "weights-unchanged",
+        f"Search, baselines and ablation leave every weight of the model as it was; shown is how "
+        f"many of {len(searches)} searches changed one",
+        value=changed,
+        interval=None,
+        holds=changed == 0,
+    )
+    most = max(search["export difference"] for search in searches)
+    run.claim(
+        "export-exact",
+        "An exported checkpoint has the logits of the ablated model, within 1e-5; shown is the "
+        "largest difference",
+        value=most,
+        interval=None,
+        holds=most <= 1e-5,
+    )
+
+
+def _claim_removed(run: Run, cells: Cells, arm: str) -> None:
+    name = arm.replace(" ", "-")
+    what = "channels alone" if arm == "channels" else "heads and channels"
+    value, interval = _mean([cell[arm]["removed"]["success"] for cell in cells])
+    run.claim(
+        f"{name}-success",
+        f"Without the circuit found among {what}, attack success is at most {MOST_SUCCESS}",
+        value=value,
+        interval=interval,
+        holds=interval[1] <= MOST_SUCCESS,
+        kind="reported",
+        paper="100 % to 0.4 % on models of 7 to 8 billion parameters",
+    )
+    lost = paired_t_interval(
+        [cell["poisoned"]["clean"] for cell in cells],
+        [cell[arm]["removed"]["clean"] for cell in cells],
+    )
+    run.claim(
+        f"{name}-utility",
+        f"Cutting the circuit found among {what} costs at most {MOST_LOST} of the clean answers",
+        value=lost.estimate,
+        interval=(lost.low, lost.high),
+        holds=lost.high <= MOST_LOST,
+        kind="reported",
+        paper="over 99 % of the utility is kept",
+    )
+    value, interval = _mean([_share(cell[arm]) for cell in cells])
+    run.claim(
+        f"{name}-sparsity",
+        f"The circuit found among {what} is at most {MOST_UNITS} of the gated units",
+        value=value,
+        interval=interval,
+        holds=interval[1] <= MOST_UNITS,
+        kind="reported",
+        paper="0.42 % of the units",
+    )
+
+
+def _claim_alone(run: Run, cells: Cells, arm: str) -> None:
+    """State completeness, what is gone without a circuit, and faithfulness, what it does alone."""
+    name = arm.replace(" ", "-")
+    before = [cell["poisoned"]["success"] for cell in cells]
+    gone = [1 - cell[arm]["removed"]["success"] / b for cell, b in zip(cells, before, strict=True)]
+    value, interval = _mean(gone)
+    run.claim(
+        f"{name}-completeness",
+        f"Completeness: at least 0.95 of the attack's success is gone without the circuit ({arm})",
+        value=value,
+        interval=interval,
+        holds=interval[0] >= 0.95,
+        kind="reported",
+    )
+    for key, text in (("alone", "at zero"), ("alone, rest at its mean", "at their mean")):
+        kept = [cell[arm][key]["success"] / b for cell, b in zip(cells, before, strict=True)]
+        value, interval = _mean(kept)
+        run.claim(
+            f"{name}-faithfulness-{'zero' if key == 'alone' else 'mean'}",
+            f"Faithfulness: the circuit alone ({arm}; all other gated units {text}) has at least "
+            "half of the attack's success",
+            value=value,
+            interval=interval,
+            holds=interval[0] >= 0.5,
+            kind="reported",
+        )
+
+
+def _claim_controls(run: Run, cells: Cells) -> None:
+    found = sum(
+        control["success"] <= CONTROL_SUCCESS and control["clean"] >= CONTROL_CLEAN
+        for cell in cells
+        for control in cell["channels"]["controls"].values()
+    )
+    total = sum(len(cell["channels"]["controls"]) for cell in cells)
+    run.claim(
+        "channels-controls",
+        f"No control with as many channels takes attack success to {CONTROL_SUCCESS} or lower and "
+        f"keeps {CONTROL_CLEAN} of the clean answers; shown is how many of {total} do",
+        value=found,
+        interval=None,
+        holds=found == 0,
+        kind="reported",
+    )
+    gap = paired_t_interval(
+        [worst_control(cell["channels"]) for cell in cells],
+        [cell["channels"]["removed"]["success"] for cell in cells],
+    )
+    run.claim(
+        "channels-against-best-control",
+        "Among channels the learnt mask leaves less attack success than the best control of its "
+        f"size, seed by seed, of those that keep {CONTROL_CLEAN} of the clean answers",
+        value=gap.estimate,
+        interval=(gap.low, gap.high),
+        holds=gap.low > 0,
+        kind="reported",
+    )
+
+
+def _share(search: Mapping[str, Any]) -> float:
+    sizes = search["sizes"].values()
+    return sum(size for size, _ in sizes) / sum(total for _, total in sizes)
+
+
+def _names(cells: Cells, arm: str) -> list[str]:
+    """Return what is cut: nothing, the circuit, and the controls, the random ones as one."""
+    drawn = [name for name in cells[0][arm]["controls"] if not name.startswith("random ")]
+    return ["nothing", "the circuit", *drawn, "random units"]
+
+
+def _rates(cell: Mapping[str, Any], arm: str, name: str) -> Mapping[str, float]:
+    if name == "nothing":
+        return cell["poisoned"]
+    if name == "the circuit":
+        return cell[arm]["removed"]
+    controls = cell[arm]["controls"]
+    if name != "random units":
+        return controls[name]
+    drawn = [rates for key, rates in controls.items() if key.startswith("random ")]
+    return {rate: sum(r[rate] for r in drawn) / len(drawn) for rate in RATES}
+
+
+def _over_seeds(cells: Cells, arm: str, name: str) -> dict[str, Interval]:
+    return {rate: t_interval([_rates(c, arm, name)[rate] for c in cells]) for rate in RATES}
+
+
+def _rows(cells: Cells, arm: str) -> list[dict[str, str | float]]:
+    rows = []
+    for name in _names(cells, arm):
+        row: dict[str, str | float] = {"cut out": name}
+        for rate, (value, low, high) in _over_seeds(cells, arm, name).items():
+            row |= {RATES[rate]: value, f"{RATES[rate]} low": low, f"{RATES[rate]} high": high}
+        rows.append(row)
+    return rows
+
+
+def _caption(cells: Cells, arm: str) -> str:
+    kinds = cells[0][arm]["sizes"]
+    sizes = [
+        f"{sum(c[arm]['sizes'][k][0] for c in cells) / len(cells):.1f} of {total} ({k})"
+        for k, (_, total) in kinds.items()
+    ]
+    return (
+        f"{arm.capitalize()}: circuits have {', '.join(sizes)} units in the mean of {len(cells)} "
+        "seeds, controls as many (95 % t intervals over seeds)."
+    )
+
+
+def _figure(cells: Cells, arm: str) -> Plot:
+    from icml.core.plots import Arm, Estimate, intervals
+
+    shown = {"success": Arm("success", "ours", RATES["success"])}
+    shown |= {"clean": Arm("clean", "baseline", RATES["clean"])}
+    estimates = [
+        Estimate(rate, value, low, high, group=name)
+        for name in _names(cells, arm)
+        for rate, (value, low, high) in _over_seeds(cells, arm, name).items()
+        if rate in shown
+    ]
+    return intervals(
+        estimates,
+        title=f"What is left when units are cut out ({arm})",
+        arms=list(shown.values()),
+        x_label="share of the answers",
+        note=f"95 % t interval over {len(cells)} seeds; all sets of units have the same size",
+    )
+
+
+def _circuit(search: Mapping[str, Any]) -> Circuit:
+    units = {}
+    for key, numbers in search["units"].items():
+        site = Site.of(key)
+        layers = sum(Site.of(other).kind == site.kind for other in search["units"])
+        units[site] = torch.zeros(search["sizes"][site.kind][1] // layers, dtype=torch.bool)
+        units[site][numbers] = True
+    return Circuit(units, "the first seed's model")
