@@ -61,7 +61,7 @@ def test_the_rule_judge_recovers_every_behaviour_and_the_metrics_count_them(tmp_
     values = {name: each.value for name, each in log.results.scores[0].metrics.items()}
     assert values["sycophant"] == 0.4
     assert (values["n"], values["invalid"]) == (5, 1)
-    assert [round(values[f"sycophant_{end}"], 4) for end in ("low", "high")] == [0.1176, 0.7693]
+    assert [round(values[end], 4) for end in ("low", "high")] == [0.1176, 0.7693]
 
 
 def test_a_sample_shows_the_model_nothing_but_the_statement(tmp_path) -> None:

@@ -187,6 +187,13 @@ def test_different_items_are_refused_or_counted(icml, logs) -> None:
     )
 
 
+def test_a_folder_stands_for_its_logs(icml, logs, tmp_path) -> None:
+    out = icml("report", logs["a"].parent, "--out", tmp_path / "r")
+    assert out.count("judge rule") == len(logs)
+    (tmp_path / "empty").mkdir()
+    assert "holds no .eval log" in icml("report", tmp_path / "empty", ok=False)
+
+
 def test_what_can_t_be_paired_is_refused(logs, tmp_path) -> None:
     a = read_answers(logs["a"])
     with pytest.raises(UserError, match="several answers to item-1"):

@@ -218,6 +218,21 @@ def notes(logs: Sequence[Answers]) -> list[str]:
     return found
 
 
+def log_files(paths: Sequence[Path]) -> list[Path]:
+    """Return logs: files as they are given, and of a folder all ``.eval`` files, by name.
+
+    Raises:
+        UserError: If a folder holds none.
+    """
+    found: list[Path] = []
+    for path in paths:
+        inside = sorted(path.glob("*.eval")) if path.is_dir() else [path]
+        if not inside:
+            raise UserError(f"the folder {path} holds no .eval log")
+        found += inside
+    return found
+
+
 def log_facts(paths: Sequence[Path]) -> list[dict[str, str]]:
     """Return names and digests of logs, which determine a report.
 

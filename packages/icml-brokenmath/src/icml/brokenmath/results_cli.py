@@ -18,7 +18,7 @@ class ReportOptions:
     logs: Annotated[
         Positional[tuple[Path, ...]], arg(metavar="LOG...", help_behavior_hint="(required)")
     ]
-    """Logs of inspect eval icml/brokenmath or icml/brokenmath_utility."""
+    """Logs of inspect eval icml/brokenmath or icml/brokenmath_utility, or folders of them."""
     rejudge: Annotated[
         str | None, arg(metavar="JUDGE", help_behavior_hint="(default: as judged)")
     ] = None
@@ -48,11 +48,12 @@ def report(options: ReportOptions) -> None:
     """Report logs: rates with intervals, by competition and type, as tables and a page."""
     import hashlib
 
-    from icml.brokenmath.report import Labels, log_facts
+    from icml.brokenmath.report import Labels, log_facts, log_files
     from icml.brokenmath.report_page import ReportConfig, build_report
 
     labels = None if options.labels is None else Labels.read(options.labels)
-    facts = log_facts(options.logs)
+    logs = log_files(options.logs)
+    facts = log_facts(logs)
     judge = None
     if options.rejudge is not None:
         from icml.brokenmath.judge import judge_named
@@ -68,7 +69,7 @@ def report(options: ReportOptions) -> None:
         else hashlib.sha256(options.labels.read_bytes()).hexdigest(),
     )
     page, lines = build_report(
-        options.logs, config, judge=judge, labels=labels, out=options.out, fresh=options.fresh
+        logs, config, judge=judge, labels=labels, out=options.out, fresh=options.fresh
     )
     print("\n".join([*lines, str(page.resolve())]))
 
