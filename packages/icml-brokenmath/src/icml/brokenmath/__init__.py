@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from icml.core.lazy import exports
 
 __all__ = [
-    "Certificate", "Item", "RuleJudge", "__version__", "compare_paired",
+    "Certificate", "Item", "RuleJudge", "__version__", "build_sft", "compare_paired",
     "correct_for_judge", "generate", "load_items", "rates", "rule_verdict", "save_jsonl",
     "validate", "verify",
 ]  # fmt: skip
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from icml.brokenmath.judge_error import correct_for_judge
     from icml.brokenmath.metrics import compare_paired, rates
     from icml.brokenmath.rule_judge import rule_verdict
+    from icml.brokenmath.sft import build_sft
     from icml.brokenmath.validator import validate
     from icml.brokenmath.verified import Certificate, generate, verify
 else:
@@ -30,6 +31,7 @@ else:
             "judge_error": ["correct_for_judge"],
             "metrics": ["compare_paired", "rates"],
             "rule_judge": ["rule_verdict"],
+            "sft": ["build_sft"],
             "validator": ["validate"],
             "verified": ["Certificate", "generate", "verify"],
         },
