@@ -46,7 +46,6 @@ def test_texts_differ_in_the_value_alone(name) -> None:
     assert "Prove that" in right_text
     assert right_text.endswith(".")
     assert family.solution(parameters, true).endswith(".")
-    assert family.about
     assert family.name == name
 
 

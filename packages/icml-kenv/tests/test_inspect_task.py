@@ -4,6 +4,7 @@ import gc
 import json
 import subprocess
 import sys
+import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -236,6 +237,12 @@ def test_a_file_that_is_no_finished_log_of_the_task_is_refused(backend, tmp_path
     (tmp_path / "no.eval").write_text("[]")
     with pytest.raises(UserError, match=r"no\.eval is no log of inspect-ai"):
         read_results([tmp_path / "no.eval"])
+    big = zipfile.ZipFile(tmp_path / "big.eval", "w", zipfile.ZIP_DEFLATED)
+    with big as archive, archive.open("header.json", "w") as entry:
+        for _ in range(1025):
+            entry.write(bytes(2**20))
+    with pytest.raises(UserError, match="1074790400 bytes unpacked, at most"):
+        read_results([tmp_path / "big.eval"])
     task = kenv_task([BUG], backend=backend, feedback="none", folder=tmp_path / "v")
     run(task, [Rule(Call("run_kernel"))], tmp_path)  # a tool that isn't offered
     (file,) = (tmp_path / "logs").glob("*.eval")

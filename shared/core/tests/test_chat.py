@@ -287,3 +287,10 @@ def test_the_readmes_example_runs_as_it_stands_there(capsys) -> None:
         "4",
         "{'sums': Usage(calls=1, input_tokens=6, output_tokens=1)}",
     ]
+
+
+def test_a_model_that_can_t_be_had_is_one_sentence() -> None:
+    from icml.core.chat import model_named
+
+    with pytest.raises(UserError, match="the judge 'nowhere/x' can't be asked: "):
+        model_named("nowhere/x", role="judge", extra="icml-core[inspect]")

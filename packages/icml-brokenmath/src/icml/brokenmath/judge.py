@@ -11,7 +11,8 @@ from icml.brokenmath.categories import Behaviour, majority
 from icml.brokenmath.prompts import JUDGE, fenced
 from icml.brokenmath.rule_judge import Judgement, RuleJudge
 from icml.brokenmath.verdicts import WORDS, parse_verdict, parse_word
-from icml.core.errors import UserError, require
+from icml.core.chat import model_named
+from icml.core.errors import UserError
 from icml.core.votes import TieRule
 
 if TYPE_CHECKING:
@@ -160,13 +161,7 @@ def judge_model(name: str) -> Model:
         MissingExtra: If inspect-ai is not installed.
         UserError: If there is no such model or its client is missing.
     """
-    models = require("inspect_ai.model", extra="icml-brokenmath[inspect]")
-    try:
-        return models.get_model(name)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"the judge {name!r} can't be asked: {error}") from error
+    return model_named(name, role="judge", extra="icml-brokenmath[inspect]")
 
 
 def judge_named(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -63,7 +64,7 @@ def _batch(items: Sequence[Item], seconds: float) -> list[Checked]:
         timeout_s=seconds,
         memory_mb=MEMORY_MB,
         stdin="".join(item.model_dump_json() + "\n" for item in items),
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path)},
+        env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
     found = [
         Checked(item.id, item.kind, line["flag"], line["reason"], line["seconds"])

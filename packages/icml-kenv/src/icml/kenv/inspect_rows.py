@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from icml.core.errors import UserError, require
 from icml.kenv.bugs import BUGS, load_bug
-from icml.kenv.results import MOST_BYTES, MOST_TEXT, Result
+from icml.kenv.results import MOST_TEXT, Result
 
 AGENT = "inspect-ai"
 """The agent of the rows where the log names no solver: inspect's own loop of tools."""
+
+MOST_UNPACKED = 2**30
+"""Bytes of one log."""
 
 
 def rows_of_log(path: Path, bugs: Path | None = None) -> Iterator[Result]:
@@ -28,8 +32,7 @@ def rows_of_log(path: Path, bugs: Path | None = None) -> Iterator[Result]:
         UserError: If the file is no log, or of another task, or the eval has not finished.
         MissingExtra: If inspect-ai is not installed.
     """
-    if path.stat().st_size > MOST_BYTES:
-        raise UserError(f"{path} has more than {MOST_BYTES} bytes")
+    _check_size(path)
     logs: Any = require("inspect_ai.log", extra="icml-kenv[inspect]")
     try:
         log = logs.read_eval_log(str(path))
@@ -45,6 +48,17 @@ def rows_of_log(path: Path, bugs: Path | None = None) -> Iterator[Result]:
             yield _row(sample, score, log.eval.model, path, bugs)
     if not found:
         raise UserError(f"{path} has no verdict: wanted a log of the task icml/kenv")
+
+
+def _check_size(path: Path) -> None:
+    """Refuse what is no archive, or would be too big unpacked, before any of it is."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            unpacked = sum(entry.file_size for entry in archive.infolist())
+    except (OSError, zipfile.BadZipFile) as error:
+        raise UserError(f"{path} is no log of inspect-ai: {error}") from error
+    if unpacked > MOST_UNPACKED:
+        raise UserError(f"{path} has {unpacked} bytes unpacked, at most {MOST_UNPACKED} are read")
 
 
 def _row(sample: Any, score: Any, model: str, path: Path, bugs: Path | None) -> Result:

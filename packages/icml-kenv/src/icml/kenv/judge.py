@@ -11,7 +11,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING
 
-from icml.core.errors import UserError, require
+from icml.core.chat import model_named
+from icml.core.errors import UserError
 from icml.kenv.equivalence import VOTES, judged
 from icml.kenv.models import Bug, EquivalenceAnswer, Patch, Verdict
 from icml.kenv.sources import derive_fix
@@ -157,13 +158,7 @@ def judge_model(name: str) -> Model:
         MissingExtra: If inspect-ai is not installed.
         UserError: If there is no such model or its client is missing.
     """
-    models = require("inspect_ai.model", extra="icml-kenv[inspect]")
-    try:
-        return models.get_model(name)
-    except UserError:
-        raise
-    except Exception as error:
-        raise UserError(f"the judge {name!r} can't be asked: {error}") from error
+    return model_named(name, role="judge", extra="icml-kenv[inspect]")
 
 
 def open_question(verdict: Verdict) -> bool:

@@ -374,6 +374,12 @@ class Verdict(Record):
         """The patched kernel builds, boots and ran the reproducer often enough without a crash."""
         return self.kind == "plausible"
 
+    @property
+    def seconds(self) -> float:
+        """Wall time of the build and all boots."""
+        built = self.build.seconds if self.build else 0.0
+        return built + sum(run.seconds for run in self.runs)
+
 
 class Availability(Record):
     """Whether a backend can work here."""

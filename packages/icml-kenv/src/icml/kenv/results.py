@@ -145,7 +145,6 @@ def result_of(
         patch: What was handed in.
     """
     same = verdict.equivalence
-    built = verdict.build.seconds if verdict.build else 0.0
     return Result(
         agent=agent,
         model=model,
@@ -164,7 +163,7 @@ def result_of(
         witness=(same.witness or "")[:2000] if same else "",
         diff="" if patch is None else patch.diff[:MOST_TEXT],
         boots=len(verdict.runs),
-        seconds=built + sum(boot.seconds for boot in verdict.runs),
+        seconds=verdict.seconds,
         backend=verdict.backend,
         recorded=verdict.recorded,
         finished=datetime.now(UTC),

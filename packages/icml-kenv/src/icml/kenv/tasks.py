@@ -127,7 +127,6 @@ def kenv_scorer(attempts: _Attempts, judge: LLMJudge | None = None) -> Scorer:
 
 def _score(verdict: Verdict, patch: Patch, feedback: FeedbackLevel) -> Score:
     same = verdict.equivalence
-    built = verdict.build.seconds if verdict.build else 0.0
     facts = {
         "kind": verdict.kind,
         "reason": verdict.reason,
@@ -136,7 +135,7 @@ def _score(verdict: Verdict, patch: Patch, feedback: FeedbackLevel) -> Score:
         "recorded": verdict.recorded,
         "feedback": feedback,
         "boots": len(verdict.runs),
-        "seconds": built + sum(boot.seconds for boot in verdict.runs),
+        "seconds": verdict.seconds,
         "false_plausible_bound": verdict.false_plausible_bound,
         "answer": same.answer if same else "",
         "evidence": same.evidence if same else "",

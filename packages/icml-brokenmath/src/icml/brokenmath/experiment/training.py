@@ -33,8 +33,9 @@ def train_and_measure(
     """
     import copy
 
-    from icml.brokenmath.experiment.world import World, measure, train
+    from icml.brokenmath.experiment.world import World, measure
     from icml.core.models.tiny import TinyGPT
+    from icml.core.rl.sft import supervised
 
     world = World(sizes["modulus"], sizes["held_out"], seed)
     model = TinyGPT(world.vocabulary, d=64, layers=2, heads=4, ctx=12, seed=seed)
@@ -42,14 +43,14 @@ def train_and_measure(
     batches = world.batches(
         sizes["base"], size=sizes["batch"], questions=0.7, false=0.0, seed="base"
     )
-    train(model, batches, rate=rates["base"])
+    supervised(model, batches, learning_rate=rates["base"])
     found = {"base": measure(model, world)}
     for share in shares:
         tuned = copy.deepcopy(model)
         batches = world.batches(
             sizes["tuned"], size=sizes["batch"], questions=0.2, false=share, seed=f"tuned/{share}"
         )
-        train(tuned, batches, rate=rates["tuned"])
+        supervised(tuned, batches, learning_rate=rates["tuned"])
         found[str(share)] = measure(tuned, world)
     for name, one in found.items():
         counted = Counter(one.behaviour)

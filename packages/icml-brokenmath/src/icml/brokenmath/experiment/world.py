@@ -16,9 +16,9 @@ from torch import Tensor
 
 from icml.brokenmath.categories import Category
 from icml.core.models.tiny import SPECIAL_TOKENS, TinyGPT
-from icml.core.rl.sft import Pair, supervised
+from icml.core.rl.sft import Pair
 
-__all__ = ["Example", "Measured", "World", "measure", "train"]
+__all__ = ["Example", "Measured", "World", "measure"]
 
 _WORDS = ("+", "=", "?", "prove", "proved", "false")
 _END = SPECIAL_TOKENS.index("<eos>")
@@ -104,11 +104,6 @@ class World:
 def word(text: str) -> int:
     """Return a word's token."""
     return len(SPECIAL_TOKENS) + _WORDS.index(text)
-
-
-def train(model: TinyGPT, batches: Iterator[list[Pair]], *, rate: float) -> None:
-    """Train a model in place on batches of `World.batches`."""
-    supervised(model, batches, learning_rate=rate)
 
 
 class Measured(NamedTuple):

@@ -57,7 +57,6 @@ def _decide_sum(q: _PowerSum, extra: int) -> str | None:
 
 POWER_SUM = Family(
     name="power-sum",
-    about="a closed form of the sum of a k^2 + b k + c",
     parameters=_PowerSum,
     draw=lambda rng: _PowerSum(a=rng.randint(1, 9), b=rng.randint(0, 9), c=rng.randint(0, 9)),
     value=lambda q: 0,
@@ -112,7 +111,6 @@ def _decide_form(f: _Form, t: int) -> str | None:
 
 FORM = Family(
     name="quadratic-form",
-    about="the largest t with p x^2 + q y^2 >= t x y for all real x and y",
     parameters=_Form,
     draw=_draw_form,
     value=lambda f: 2 * f.root,

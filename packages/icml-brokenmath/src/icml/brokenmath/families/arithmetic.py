@@ -48,7 +48,6 @@ def _largest_gap(q: _Coins) -> int:
 
 COINS = Family(
     name="frobenius",
-    about="the largest number that is no sum of a's and b's",
     parameters=_Coins,
     draw=_draw_coins,
     value=lambda q: q.a * q.b - q.a - q.b,
@@ -83,7 +82,6 @@ def _digits_summed(n: int) -> int:
 
 DIGITS = Family(
     name="digit-sum",
-    about="the sum of the digits of 1, ..., n",
     parameters=_UpTo,
     draw=lambda rng: _UpTo(n=rng.randint(30, 5000)),
     value=lambda q: _digits_summed(q.n),
@@ -131,7 +129,6 @@ def _times(n: int, p: int) -> int:
 
 FACTORIAL = Family(
     name="factorial-power",
-    about="the power of a prime in n!",
     parameters=_Factorial,
     draw=lambda rng: _Factorial(n=rng.randint(170, 600), p=rng.choice(primes(2, 13))),
     value=_legendre,
@@ -176,7 +173,6 @@ def _carries(q: _Binomial) -> int:
 
 BINOMIAL = Family(
     name="binomial-power",
-    about="the power of a prime in a binomial coefficient",
     parameters=_Binomial,
     draw=_draw_binomial,
     value=_carries,
@@ -208,7 +204,6 @@ def _draw_coprime(rng: Random) -> _Coprime:
 
 COPRIME = Family(
     name="coprime-count",
-    about="how many of 1, ..., n are coprime to n",
     parameters=_Coprime,
     draw=_draw_coprime,
     value=lambda q: phi(q.n),

@@ -24,7 +24,6 @@ def _inside(q: _Triangle) -> int:
 
 TRIANGLE = Family(
     name="lattice-triangle",
-    about="how many lattice points lie inside a right triangle",
     parameters=_Triangle,
     draw=lambda rng: _Triangle(a=rng.randint(3, 200), b=rng.randint(3, 200)),
     # Pick: area = inside + boundary / 2 - 1.
@@ -72,7 +71,6 @@ def _gaps_listed(q: _Gaps) -> int:
 
 GAPS = Family(
     name="gap-subsets",
-    about="how many subsets have no two elements closer than d",
     parameters=_Gaps,
     draw=lambda rng: _Gaps(n=rng.randint(6, 14), d=rng.randint(2, 5), least=rng.randint(0, 3)),
     value=_gaps_by_formula,
@@ -131,7 +129,6 @@ def _draw_strip(rng: Random) -> _Strip:
 
 STRIP = Family(
     name="strip-tilings",
-    about="how many ways there are to tile a strip with tiles of two lengths",
     parameters=_Strip,
     draw=_draw_strip,
     value=_tilings_by_formula,
@@ -172,7 +169,6 @@ def _played(q: _Circle) -> int:
 
 CIRCLE = Family(
     name="circle-elimination",
-    about="who remains of a circle from which every k-th leaves",
     parameters=_Circle,
     draw=lambda rng: _Circle(n=rng.randint(8, 200), k=rng.randint(2, 9)),
     value=_survivor,
@@ -216,7 +212,6 @@ def _lost_by_play(q: _Game) -> int:
 
 GAME = Family(
     name="take-away-game",
-    about="how many heaps are lost for who begins to take 1, ..., k stones",
     parameters=_Game,
     draw=lambda rng: _Game(
         k=rng.randint(2, 30), n=rng.randint(20, 500), last_wins=rng.random() < 0.5

@@ -35,8 +35,6 @@ class Family(Generic[P]):
     """
 
     name: str
-    about: str
-    """What the statements say, for a table."""
     parameters: type[P]
     draw: Callable[[Random], P]
     """Draw parameters."""

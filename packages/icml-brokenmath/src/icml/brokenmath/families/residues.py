@@ -44,7 +44,6 @@ def _powers_near(q: _PowerOfResidues, true: int) -> list[int]:
 
 POWERS = Family(
     name="power-residues",
-    about="how many remainders the a-th powers leave on division by a prime",
     parameters=_PowerOfResidues,
     draw=_draw_powers,
     value=lambda q: 1 + (q.p - 1) // gcd(q.a, q.p - 1),
@@ -92,7 +91,6 @@ def _conic_count(q: _Conic) -> int:
 
 CONIC = Family(
     name="conic-points",
-    about="how many solutions x^2 + d y^2 = c has modulo a prime",
     parameters=_Conic,
     draw=_draw_conic,
     value=lambda q: q.p - (1 if pow(-q.d, (q.p - 1) // 2, q.p) == 1 else -1),
@@ -135,7 +133,6 @@ def _common_divisor(q: _DividesAll) -> int:
 
 DIVIDES_ALL = Family(
     name="power-difference",
-    about="the largest number that divides n^a - n for all n",
     parameters=_DividesAll,
     draw=lambda rng: _DividesAll(a=rng.randint(3, 61)),
     value=_largest_divisor,
@@ -198,7 +195,6 @@ def _periods(m: int) -> dict[int, int]:
 
 PISANO = Family(
     name="fibonacci-period",
-    about="the period of the Fibonacci numbers modulo m",
     parameters=_Pisano,
     draw=lambda rng: _Pisano(m=rng.randint(3, 500)),
     value=lambda q: lcm(*_periods(q.m).values()),
@@ -245,7 +241,6 @@ def _order(q: _Order) -> int:
 
 ORDER = Family(
     name="order",
-    about="the least n with a^n = 1 modulo m",
     parameters=_Order,
     draw=_draw_order,
     value=lambda q: min(n for n in range(1, phi(q.m) + 1) if phi(q.m) % n == 0
@@ -286,7 +281,6 @@ def _multiplied(q: _PowerRemainder) -> int:
 
 POWER_REMAINDER = Family(
     name="power-remainder",
-    about="the remainder of a^n modulo m",
     parameters=_PowerRemainder,
     draw=lambda rng: _PowerRemainder(
         a=rng.randint(2, 60), n=rng.randint(50, 3000), m=rng.randint(11, 1000)
@@ -346,7 +340,6 @@ def _searched(q: _Chinese) -> int:
 
 CHINESE = Family(
     name="remainders",
-    about="the least number with three given remainders",
     parameters=_Chinese,
     draw=_draw_chinese,
     value=_chinese,

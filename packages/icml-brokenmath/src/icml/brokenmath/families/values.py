@@ -25,7 +25,6 @@ def _largest_common(q: _Neighbours) -> int:
 
 NEIGHBOURS = Family(
     name="common-divisor",
-    about="the largest common divisor of two neighbours in the sequence n^2 + a",
     parameters=_Neighbours,
     draw=lambda rng: _Neighbours(a=rng.randint(2, 400)),
     value=lambda q: 4 * q.a + 1,
@@ -87,7 +86,6 @@ def _draw_quadratic(rng: Random) -> _Quadratic:
 
 FIRST_COMPOSITE = Family(
     name="prime-run",
-    about="the first n for which n^2 + a n + b is not prime",
     parameters=_Quadratic,
     draw=_draw_quadratic,
     value=_first_composite,
@@ -126,7 +124,6 @@ def _fractions(q: _UnitFractions) -> int:
 
 UNIT_FRACTIONS = Family(
     name="unit-fractions",
-    about="how many ways there are to write 1/n as 1/x + 1/y",
     parameters=_UnitFractions,
     draw=_draw_unit,
     value=lambda q: divisor_count(q.n * q.n),
@@ -167,7 +164,6 @@ def _square_pairs(q: _TwoSquares) -> int:
 
 TWO_SQUARES = Family(
     name="two-squares",
-    about="how many ways there are to write n as a sum of two squares",
     parameters=_TwoSquares,
     draw=_draw_squares,
     value=_by_divisors,

@@ -11,7 +11,7 @@ __all__ = ["Config"]
 class Config:
     """One size of the experiment on small models."""
 
-    seeds: tuple[int, ...] = (1000, 1001, 1002, 1003, 1004)
+    seeds: tuple[int, ...] = (2000, 2001, 2002, 2003, 2004)
     """A world, a model and a search each."""
     people: int = 20
     """Persons with facts; as many strangers, and newcomers for later fine-tuning."""

@@ -22,6 +22,7 @@ __all__ = [
     "Usage",
     "count_tokens",
     "metered",
+    "model_named",
     "read_script",
     "scripted",
 ]
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from icml.core.chat.budget import Budget, BudgetExceeded
     from icml.core.chat.ledger import Ledger, Usage
     from icml.core.chat.metering import metered
+    from icml.core.chat.models import model_named
     from icml.core.chat.provider import scripted
     from icml.core.chat.rules import Call, Rule, count_tokens, read_script
 else:
@@ -39,6 +41,7 @@ else:
             "budget": ["Budget", "BudgetExceeded"],
             "ledger": ["Ledger", "Usage"],
             "metering": ["metered"],
+            "models": ["model_named"],
             "rules": ["Call", "Rule", "count_tokens", "read_script"],
             "provider": ["scripted"],
         },
