@@ -3,6 +3,7 @@ import subprocess
 import time
 
 import pytest
+from trl import SFTConfig
 
 from icml.agent_omit.agents import transcript_of
 from icml.agent_omit.cli import (
@@ -17,14 +18,15 @@ from icml.agent_omit.cli import (
 from icml.agent_omit.cli import sft as sft_command
 from icml.agent_omit.demonstrations import demonstrations
 from icml.agent_omit.environments import environment
-from icml.agent_omit.sft_recipe import read_sft_recipe, sft_config
-from icml.agent_omit.tokenizers import load_tokenizer
+from icml.agent_omit.sft_recipe import read_sft_recipe
 from icml.agent_omit.vault import Vault
 from icml.agent_omit.words import vault_words
 from icml.core.errors import UserError
 from icml.core.models.tiny import causal_lm
+from icml.core.models.tokenizers import load_tokenizer
 from icml.core.reproduce_all import ICML
 from icml.core.rl.recipe import recipe_names
+from icml.core.rl.recipe_run import training_config
 
 
 @pytest.fixture
@@ -113,7 +115,7 @@ def test_every_recipe_of_ours_is_one_that_trl_takes(tmp_path):
     assert "sft_smollm2" in names
     for name in names:
         recipe = read_sft_recipe(name)
-        assert sft_config({**recipe.training, "use_cpu": True, "bf16": False}, tmp_path)
+        assert training_config(SFTConfig, recipe.training, tmp_path, use_cpu=True, bf16=False)
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import sys
 import time
 
 import pytest
-from trl import GRPOConfig
+from trl import GRPOConfig, SFTConfig
 
 from icml.core.errors import UserError
 from icml.core.rl.recipe import Part
@@ -191,3 +191,11 @@ def test_a_configuration_has_the_recipes_fields_and_the_changes(tmp_path):
     assert (config.seed, config.beta, config.use_cpu) == (7, 0.1, True)
     assert config.output_dir == str(tmp_path)
     assert config.report_to == []
+
+
+def test_supervised_training_is_configured_in_the_same_way(tmp_path):
+    config = training_config(SFTConfig, {"max_length": 9}, tmp_path, use_cpu=True, bf16=False)
+    assert (type(config), config.max_length, config.output_dir) == (SFTConfig, 9, str(tmp_path))
+    assert (config.report_to, config.disable_tqdm) == ([], True)
+    with pytest.raises(UserError, match="training: SFTConfig takes no beta, num_generations here"):
+        training_config(SFTConfig, {"beta": 0.1, "num_generations": 2, "seed": 1}, tmp_path)

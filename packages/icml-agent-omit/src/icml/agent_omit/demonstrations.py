@@ -10,10 +10,10 @@ from icml.agent_omit.babyai import expert_thought
 from icml.agent_omit.environments import environment
 from icml.agent_omit.experts import Think, expert_episode
 from icml.agent_omit.rules import Random, omissions
-from icml.agent_omit.tokenizers import load_tokenizer
 from icml.agent_omit.vault import Vault
 from icml.core.envs.protocol import TextEnv
 from icml.core.errors import UserError
+from icml.core.models.tokenizers import load_tokenizer
 from icml.core.rl.episodes import Trajectory
 
 __all__ = ["demonstrations"]

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping, Sequence
-from dataclasses import fields
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
 from icml.agent_omit.sft import Row, read_rows, sft_trainer
-from icml.core.errors import UserError
 from icml.core.rl.recipe import Part, parse_recipe, recipe_text
 from icml.core.rl.recipe_run import (
     check_folder,
@@ -21,12 +19,13 @@ from icml.core.rl.recipe_run import (
     last_checkpoint,
     run_recipe,
     say,
+    training_config,
 )
 
 if TYPE_CHECKING:
     from trl import SFTConfig
 
-__all__ = ["SFTRecipe", "read_sft_recipe", "sft", "sft_config"]
+__all__ = ["SFTRecipe", "read_sft_recipe", "sft"]
 
 
 class SFTRecipe(Part):
@@ -52,25 +51,6 @@ def read_sft_recipe(source: str) -> SFTRecipe:
     return parse_recipe(SFTRecipe, recipe_text(source, "icml.agent_omit"), source)
 
 
-def sft_config(training: Mapping[str, Any], out: Path) -> SFTConfig:
-    """Return TRL's configuration.
-
-    Raises:
-        UserError: If a field is unknown, all of them listed, or has a value that it can't have.
-    """
-    from trl import SFTConfig
-
-    known = {field.name for field in fields(SFTConfig) if field.init} - {"output_dir"}
-    unknown = sorted(set(training) - known)
-    if unknown:
-        raise UserError(f"training: SFTConfig takes no {', '.join(unknown)} here")
-    settings: dict[str, Any] = {"report_to": [], "disable_tqdm": True, **training}
-    try:
-        return SFTConfig(str(out), **settings)
-    except (TypeError, ValueError, ImportError) as error:
-        raise UserError(f"training: {' '.join(str(error).split())}") from error
-
-
 def sft(source: str, *, out: Path | None = None) -> int:
     """Train by a recipe; the same call again continues from the last checkpoint.
 
@@ -86,6 +66,8 @@ def sft(source: str, *, out: Path | None = None) -> int:
     Raises:
         UserError: If the recipe, the data or the folder can't be used.
     """
+    from trl import SFTConfig
+
     started = time.perf_counter()
     # Their own deprecations: no recipe can do anything about them.
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
@@ -96,7 +78,7 @@ def sft(source: str, *, out: Path | None = None) -> int:
         return 0
     rows = read_rows(Path(recipe.data))
     check_model(recipe.model)
-    config = sft_config(recipe.training, out)
+    config = training_config(SFTConfig, recipe.training, out)
     before = last_checkpoint(out)
     say(f"model  {recipe.model}\ndata   {len(rows)} rows of {recipe.data}")
     say(f"continues from {before}" if before else f"starts in {out}")
@@ -114,19 +96,12 @@ def _train(
     from transformers import PrinterCallback
 
     from icml.core.models.load import load
-    from icml.core.rl.step_lines import StepLines
+    from icml.core.rl.step_lines import SFT_HEADS, StepLines, sft_cells
 
     found = load(recipe.model, device="cpu" if config.use_cpu else None)
     trainer = sft_trainer(found.model, found.tokenizer, rows, config)
     trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepLines(f"{'loss (nats)':>14}{'right':>8}", _cells))
+    trainer.add_callback(StepLines(SFT_HEADS, sft_cells))
     trainer.train(resume_from_checkpoint=str(before) if before else None)
     trainer.save_model()
     return {"steps": trainer.state.global_step, "cpu_seconds": round(time.process_time(), 1)}
-
-
-def _cells(logs: Mapping[str, Any]) -> str | None:
-    """Return the loss and the share of output tokens that the model would have chosen."""
-    if "loss" not in logs:
-        return None
-    return f"{logs['loss']:>14.4f}{logs.get('mean_token_accuracy', float('nan')):>8.1%}"

@@ -24,7 +24,7 @@ from icml.core.errors import UserError
 from icml.core.journal import cannot_write, lock_folder, write_atomic
 
 if TYPE_CHECKING:
-    from trl import GRPOConfig
+    from transformers import TrainingArguments
 
 __all__ = [
     "check_folder",
@@ -39,7 +39,7 @@ __all__ = [
 
 RECIPE, RESULT = "recipe.json", "result.json"
 
-ConfigT = TypeVar("ConfigT", bound="GRPOConfig")
+ConfigT = TypeVar("ConfigT", bound="TrainingArguments")
 
 
 def training_config(
@@ -48,7 +48,7 @@ def training_config(
     """Return a trainer's configuration.
 
     Args:
-        kind: ``GRPOConfig`` or a subclass.
+        kind: ``GRPOConfig``, ``SFTConfig``, or a subclass of one.
         training: Fields of it.
         out: Becomes ``output_dir``.
         changes: Fields that replace those of ``training``.
@@ -62,7 +62,8 @@ def training_config(
         hint = ": give --out" if unknown == ["output_dir"] else ""
         raise UserError(f"training: {kind.__name__} takes no {', '.join(unknown)} here{hint}")
     quiet = {"report_to": [], "disable_tqdm": True, "num_completions_to_print": 0}
-    settings: dict[str, Any] = {**quiet, **training, **changes}
+    settings: dict[str, Any] = {name: quiet[name] for name in quiet if name in known}
+    settings |= {**training, **changes}
     try:
         return kind(str(out), **settings)
     except (TypeError, ValueError, ImportError) as error:

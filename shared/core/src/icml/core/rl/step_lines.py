@@ -8,7 +8,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-__all__ = ["StepLines"]
+__all__ = ["SFT_HEADS", "StepLines", "sft_cells"]
+
+SFT_HEADS = f"{'loss (nats)':>14}{'right':>8}"
+"""Heads of `sft_cells`."""
 
 
 class StepLines(TrainerCallback):
@@ -43,3 +46,10 @@ class StepLines(TrainerCallback):
         step = f"{state.global_step:>5}/{state.max_steps:<5}"
         print(f"{step}{cells}{now - self._last:>8.1f}", flush=True)
         self._last = now
+
+
+def sft_cells(logs: Mapping[str, Any]) -> str | None:
+    """Return of ``SFTTrainer`` the loss, and the share of tokens that the model would choose."""
+    if "loss" not in logs:
+        return None
+    return f"{logs['loss']:>14.4f}{logs.get('mean_token_accuracy', float('nan')):>8.1%}"
