@@ -160,3 +160,43 @@ def test_what_cannot_be_tuned_is_refused(build):
     down.down_proj = torch.nn.Sequential(down.down_proj)
     with pytest.raises(UserError):
         unit_slices(model, circuit)
+
+
+def test_a_model_that_is_frozen_is_refused_and_left_without_hooks(build):
+    model = build("llama").requires_grad_(False)
+    model.lm_head.weight.requires_grad_(True)
+    circuit = Circuit.of(model, MEMBERS)
+    CircuitTuner(model, circuit, tune="complement").remove()  # the output layer learns
+    with pytest.raises(UserError, match="nothing to train with tune='circuit'"):
+        CircuitTuner(model, circuit, tune="circuit")
+    assert not model.lm_head.weight._backward_hooks
+
+
+def test_a_training_that_begins_again_leaves_no_hooks(build):
+    model = build("llama")
+    callback = SafetyCircuitCallback(Circuit.of(model, MEMBERS), "circuit")
+    for _ in range(2):  # broken off, then begun anew
+        callback.on_train_begin(None, None, None, model=model)
+    callback.on_train_end(None, None, None)
+    assert not any(p._backward_hooks for p in model.parameters())
+
+
+def test_a_trainer_of_another_models_circuit_is_refused_when_it_is_built(build, tmp_path):
+    args = transformers.TrainingArguments(str(tmp_path), use_cpu=True, report_to=[])
+    callback = SafetyCircuitCallback(Circuit.of(build("llama"), MEMBERS))
+    with pytest.raises(UserError, match="belongs to another model"):
+        transformers.Trainer(build("llama", layers=1), args, callbacks=[callback])
+
+
+def test_models_with_adapters_are_refused(build, tmp_path):
+    peft = pytest.importorskip("peft")
+    model = build("llama")
+    circuit = Circuit.of(model, MEMBERS)
+    adapted = peft.get_peft_model(model, peft.LoraConfig(r=2, target_modules=["q_proj"]))
+    for wrapped in (adapted, adapted.base_model.model):
+        with pytest.raises(UserError, match="carries an adapter of PEFT"):
+            CircuitTuner(wrapped, circuit, tune="complement")
+    with pytest.raises(UserError, match="merge it with merge_and_unload"):
+        Circuit.of(adapted, MEMBERS)
+    merged = adapted.merge_and_unload()
+    CircuitTuner(merged.requires_grad_(True), circuit, tune="complement")

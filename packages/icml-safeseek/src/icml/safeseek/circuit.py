@@ -146,13 +146,32 @@ class Circuit:
             units |= dict(zip(sites, drawn.split(list(sites.values())), strict=True))
         return Circuit(units, self.model_fingerprint, {"random of the size of": dict(self.notes)})
 
+    def check_layout(self, model: Any) -> None:
+        """Refuse a model of another shape; its weights may differ.
+
+        Raises:
+            UserError: If its layers, heads or channels differ.
+        """
+        layers = sorted({site.layer for site in self.units})
+        try:
+            counts = unit_counts(model, CircuitSpec(self.kinds, layers))
+        except UserError as error:
+            raise UserError(f"the circuit belongs to another model: {error}") from error
+        for site, member in self.units.items():
+            if counts.get(site) != len(member):
+                found = f"this model has {counts[site]}" if site in counts else "this model doesn't"
+                raise UserError(
+                    f"the circuit belongs to another model: it has {len(member)} units at "
+                    f"{site.key}, {found}"
+                )
+
     def check(self, model: Any) -> None:
         """Refuse a model that the circuit was not found in.
 
         Raises:
             UserError: If its layers, heads or channels differ, or a weight does.
         """
-        self._check_layout(model)
+        self.check_layout(model)
         if fingerprint(model) != self.model_fingerprint:
             raise UserError(
                 "the circuit belongs to a model with other weights (its fingerprint differs); "
@@ -166,7 +185,7 @@ class Circuit:
         Raises:
             UserError: If the model's layers, heads or channels differ.
         """
-        self._check_layout(model)
+        self.check_layout(model)
         return Circuit(self.units, fingerprint(model), self.notes)
 
     def save(self, folder: Path | str) -> None:
@@ -230,17 +249,3 @@ class Circuit:
         units = {site: combine(member, other.units[site]) for site, member in self.units.items()}
         notes = {name: [dict(self.notes), dict(other.notes)]}
         return Circuit(units, self.model_fingerprint, notes)
-
-    def _check_layout(self, model: Any) -> None:
-        layers = sorted({site.layer for site in self.units})
-        try:
-            counts = unit_counts(model, CircuitSpec(self.kinds, layers))
-        except UserError as error:
-            raise UserError(f"the circuit belongs to another model: {error}") from error
-        for site, member in self.units.items():
-            if counts.get(site) != len(member):
-                found = f"this model has {counts[site]}" if site in counts else "this model doesn't"
-                raise UserError(
-                    f"the circuit belongs to another model: it has {len(member)} units at "
-                    f"{site.key}, {found}"
-                )

@@ -16,6 +16,7 @@ from transformers.pytorch_utils import Conv1D
 from icml.core.errors import UserError
 from icml.core.models.blocks import attn_out_proj, decoder_layers, head_layout, mlp_down_proj
 from icml.safeseek.circuit import Circuit
+from icml.safeseek.tunable import bare_model, check_tunable, refuse_spread
 from icml.safeseek.units import Site
 
 __all__ = ["CircuitTuner", "SafetyCircuitCallback", "Tune", "unit_slices"]
@@ -87,7 +88,7 @@ def _slices(
 
 
 def _mark(found: dict[int, Tensor], module: Any, side: str, index: Tensor) -> None:
-    if type(module) not in (nn.Linear, Conv1D):
+    if type(module) not in (nn.Linear, Conv1D) or type(module.weight) is not nn.Parameter:
         raise UserError(
             f"the circuit lies in a {type(module).__name__}: tune a model of plain float weights, "
             "without adapters or quantisation"
@@ -134,34 +135,39 @@ class CircuitTuner:
         """Remember the protected entries and hook their gradients.
 
         Args:
-            model: The circuit's model, or one of its shape.
+            model: The circuit's model, or one of its shape; it may be wrapped for data parallelism.
             circuit: Its units.
             tune: What is trained.
 
         Raises:
-            UserError: If ``tune`` is unknown, the circuit is empty, or its entries can't be told
-                apart in this model.
+            UserError: If ``tune`` is unknown, the circuit is empty, its entries can't be told
+                apart in this model, or all that may be trained is frozen.
         """
-        if tune not in get_args(Tune):
-            raise UserError(f"tune must be circuit or complement, got {tune!r}")
-        if not circuit.size():
-            raise UserError("the circuit is empty: there is nothing to train or to protect")
-        circuit.transfer(model)  # refuses a model of another shape
-        own = unit_slices(model, circuit)
+        model = bare_model(model)
+        own = _tuned_slices(model, circuit, tune)
         self._kept: list[tuple[nn.Parameter, Tensor, Tensor]] = []
         self._hooks: list[Any] = []
+        learns = False
         for name, parameter in model.named_parameters():
             mask = own.get(name)
             if tune == "complement":
                 if mask is None:
+                    learns |= parameter.requires_grad
                     continue
             elif mask is None:
                 mask = torch.ones_like(parameter, dtype=torch.bool)
             else:
                 mask = ~mask
+            learns |= parameter.requires_grad and not bool(mask.all())
             self._kept.append((parameter, mask, parameter.detach()[mask].clone()))
             if parameter.requires_grad:
                 self._hooks.append(parameter.register_hook(_zeroing(mask)))
+        if not learns:
+            self.remove()
+            raise UserError(
+                f"there is nothing to train with tune={tune!r}: all those weights are frozen "
+                "(requires_grad is False)"
+            )
 
     @torch.no_grad()
     def restore(self) -> None:
@@ -174,6 +180,17 @@ class CircuitTuner:
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+
+def _tuned_slices(model: Any, circuit: Circuit, tune: str) -> dict[str, Tensor]:
+    """Return `unit_slices` of what can be tuned; the model is bare."""
+    if tune not in get_args(Tune):
+        raise UserError(f"tune must be circuit or complement, got {tune!r}")
+    if not circuit.size():
+        raise UserError("the circuit is empty: there is nothing to train or to protect")
+    check_tunable(model)
+    circuit.check_layout(model)
+    return unit_slices(model, circuit)
 
 
 def _zeroing(mask: Tensor) -> Any:
@@ -203,17 +220,25 @@ class SafetyCircuitCallback(TrainerCallback):
         self.circuit, self.tune = circuit, tune
         self._tuner: CircuitTuner | None = None
 
+    def on_init_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Refuse, before anything is trained, what can't be: weights spread or adapted.
+
+        Raises:
+            UserError: If entries can't be kept in this model or by this trainer's settings.
+        """
+        refuse_spread(args)
+        _tuned_slices(bare_model(kwargs["model"]), self.circuit, self.tune)
+
     def on_train_begin(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Hook the model; refuse one whose weights are spread over processes."""
-        model = kwargs["model"]
-        model = getattr(model, "module", model)
-        spread = any(hasattr(p, "device_mesh") or hasattr(p, "ds_id") for p in model.parameters())
-        if spread:
-            raise UserError(
-                "the model's weights are spread over processes (FSDP or ZeRO-3), where entries "
-                "can't be kept: train with data parallelism or in one process"
-            )
-        self._tuner = CircuitTuner(model, self.circuit, tune=self.tune)
+        """Hook the model.
+
+        Raises:
+            UserError: As `on_init_end`, which a callback that was added later hasn't seen.
+        """
+        refuse_spread(args)
+        if self._tuner is not None:  # of a training that was broken off
+            self._tuner.remove()
+        self._tuner = CircuitTuner(kwargs["model"], self.circuit, tune=self.tune)
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the protected entries back."""

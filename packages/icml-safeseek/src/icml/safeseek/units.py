@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, get_args
 
 from torch import Tensor, nn
+from transformers import PreTrainedModel
 from transformers.pytorch_utils import Conv1D
 
 from icml.core.errors import UserError
@@ -85,6 +86,11 @@ def unit_counts(model: Any, spec: CircuitSpec) -> dict[Site, int]:
     Raises:
         UserError: If the family is another or the model has no such layer.
     """
+    if hasattr(model, "peft_config") and not isinstance(model, PreTrainedModel):
+        raise UserError(
+            "the model is wrapped in an adapter of PEFT: merge it with merge_and_unload() and give "
+            "the merged model"
+        )
     try:
         blocks = decoder_layers(model)
     except UserError as error:
