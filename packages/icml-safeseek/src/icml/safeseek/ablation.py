@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -16,9 +17,12 @@ from icml.core.journal import replace_folder
 from icml.core.models.answers import AnswerBatch
 from icml.core.models.blocks import attn_out_proj, decoder_layers, head_layout, mlp_down_proj
 from icml.safeseek.circuit import Circuit
+from icml.safeseek.outputs import check_replaceable, file_names, recorded_names
 from icml.safeseek.units import Site, unit_factors
 
 __all__ = ["Value", "ablate", "export_ablated", "mean_inputs"]
+
+EXPORT = "ablated.json"
 
 Value = Literal["zero", "mean"]
 """What an ablated unit sends: nothing, or its mean over a calibration text (mean ablation)."""
@@ -113,12 +117,16 @@ def export_ablated(
     Args:
         model: The circuit's model; it stays as it is.
         circuit: What to cut out.
-        out_dir: Folder for the checkpoint; what was there is replaced when all is written.
+        out_dir: Folder for the checkpoint; an earlier export is replaced when all is written.
+            ``ablated.json`` beside the weights says what was cut and which files are the export's.
         tokenizer: Saved beside the model if given.
 
     Raises:
-        UserError: If the circuit is another model's, a weight is quantised, or the system refuses.
+        UserError: If the circuit is another model's, a weight is quantised, the folder holds
+            something else than an export, or the system refuses.
     """
+    check_replaceable(out_dir, recorded_names(out_dir, EXPORT))
+    circuit.check_layout(model)
     _check_plain(model, circuit)
     circuit.check(model)
     names = {id(parameter): name for name, parameter in model.named_parameters()}
@@ -134,6 +142,9 @@ def export_ablated(
         model.save_pretrained(draft, state_dict=state)
         if tokenizer is not None:
             tokenizer.save_pretrained(draft)
+        sizes = {kind: [circuit.size(kind), circuit.total(kind)] for kind in circuit.kinds}
+        about = {"cut": sizes, "from": circuit.model_fingerprint, "files": file_names(draft)}
+        (draft / EXPORT).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
 
 
 def _slices(model: Any, site: Site, member: Tensor) -> list[tuple[nn.Parameter, Any]]:

@@ -16,11 +16,13 @@ from torch import Tensor
 from icml.core.errors import UserError
 from icml.core.journal import replace_folder, to_json, whole_folder
 from icml.core.models.fingerprint import fingerprint
+from icml.safeseek.outputs import check_replaceable
 from icml.safeseek.units import KINDS, CircuitSpec, Kind, Site, unit_counts
 
 __all__ = ["Circuit"]
 
 FORMAT = 1
+FILES = ("circuit.json", "circuit.safetensors")
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +194,8 @@ class Circuit:
         """Write ``circuit.safetensors`` and ``circuit.json`` into a folder of their own.
 
         Raises:
-            UserError: If the system refuses; what was there before stays.
+            UserError: If the folder holds something else than a circuit or the system refuses;
+                what was there before stays.
         """
         about = {
             "format": FORMAT,
@@ -200,6 +203,7 @@ class Circuit:
             "sizes": {kind: [self.size(kind), self.total(kind)] for kind in self.kinds},
             "notes": to_json(dict(self.notes), "notes"),
         }
+        check_replaceable(folder, FILES)
         with replace_folder(folder) as draft:
             tensors = {site.key: member.contiguous() for site, member in self.units.items()}
             save_file(tensors, str(draft / "circuit.safetensors"))

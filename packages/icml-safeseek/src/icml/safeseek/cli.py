@@ -85,7 +85,7 @@ class AblateOptions:
     circuit: Annotated[Positional[Path], arg(metavar="CIRCUIT", help_behavior_hint="(required)")]
     """The circuit's folder."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/safeseek/ablated")
-    """Folder for the checkpoint; what was there is replaced."""
+    """Folder for the checkpoint; an earlier one is replaced, anything else refused."""
 
 
 def ablate(options: AblateOptions) -> None:
@@ -150,7 +150,7 @@ class ReportOptions:
     data: Annotated[Positional[Path], arg(metavar="FILE", help_behavior_hint="(required)")]
     """Rows that the search hasn't seen, JSON Lines."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/safeseek/report")
-    """Folder for report.json and the picture circuit.svg; what was there is replaced."""
+    """Folder for report.json and circuit.svg; earlier ones are replaced, anything else refused."""
     controls: int = 5
     """Random circuits of the same size."""
 

@@ -14,8 +14,11 @@ from icml.core.journal import replace_folder
 from icml.core.models.load import LoadedModel, load
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
+from icml.safeseek.outputs import check_replaceable, recorded_names, run_folder, sha256_of
 
 __all__ = ["ablate", "plant", "report", "tune"]
+
+REPORT = ("circuit.csv", "circuit.narrow.svg", "circuit.svg", "report.json")
 
 Say = Callable[[str], None]
 
@@ -104,14 +107,15 @@ def ablate(model: str, circuit: Path | str, out: Path | str, *, say: Say = print
     Args:
         model: A folder, a hub id or a package: the model that the circuit was found in.
         circuit: The circuit's folder.
-        out: Folder for the checkpoint; what was there is replaced when all is written.
+        out: Folder for the checkpoint; an earlier one is replaced when all is written.
         say: Gets a line at the end.
 
     Raises:
         UserError: If one can't be read or they don't belong together.
     """
-    from icml.safeseek.ablation import export_ablated
+    from icml.safeseek.ablation import EXPORT, export_ablated
 
+    check_replaceable(out, recorded_names(out, EXPORT))
     found, units = _both(model, circuit)
     export_ablated(found.model, units, out, found.tokenizer)
     say(f"{_sizes(units)} cut out; checkpoint in {out}")
@@ -132,7 +136,7 @@ def report(
         model: A folder, a hub id or a package: the model that the circuit was found in.
         circuit: The circuit's folder.
         data: Rows that the search hasn't seen, JSON Lines.
-        out: Folder for the report; what was there is replaced.
+        out: Folder for the report; an earlier one is replaced.
         controls: Random circuits of the same size.
         say: Gets the table.
 
@@ -146,6 +150,7 @@ def report(
     from icml.safeseek.picture import circuit_map
 
     _check_file(data)
+    check_replaceable(out, REPORT)
     found, units = _both(model, circuit)
     rows = CircuitDataset.read(data, found.tokenizer)
     measured = evaluate_circuit(found.model, found.tokenizer, units, rows, controls=controls)
@@ -185,7 +190,8 @@ def tune(
         model: A folder, a hub id or a package: the model that the circuit was found in.
         circuit: The circuit's folder.
         data: JSON Lines with ``prompt`` and ``completion``, texts or chat messages.
-        out: Folder for checkpoints and the model; the same call goes on from the last one.
+        out: Folder for checkpoints and the model; the same call goes on from the last one, another
+            is refused.
         tune: See `tuning.Tune`.
         steps: Steps of AdamW.
         learning_rate: Its highest rate.
@@ -194,7 +200,7 @@ def tune(
         say: Gets a line at the end.
 
     Raises:
-        UserError: If one can't be read or they don't belong together.
+        UserError: If one can't be read, they don't belong together, or ``out`` holds another run.
         MissingExtra: If TRL is not installed.
     """
     trl = require("trl", extra="icml-safeseek[rl]")
@@ -204,19 +210,26 @@ def tune(
 
     rows = _pairs(Path(data))
     found, units = _both(model, circuit)
-    args = trl.SFTConfig(
-        str(out), max_steps=steps, learning_rate=learning_rate, seed=seed, report_to=[],
-        per_device_train_batch_size=batch_size, save_steps=max(1, steps // 4), save_total_limit=2,
-        use_cpu=found.spec.device == "cpu", disable_tqdm=True,
-        bf16=found.spec.dtype == "bfloat16",
-    )  # fmt: skip
-    trainer = trl.SFTTrainer(
-        found.model, args, train_dataset=datasets.Dataset.from_list(rows),
-        processing_class=found.tokenizer, callbacks=[SafetyCircuitCallback(units, tune=tune)],
-    )  # fmt: skip
-    before = last_checkpoint(Path(out))
-    trainer.train(resume_from_checkpoint=None if before is None else str(before))
-    trainer.save_model()
+    settings = {
+        "model": units.model_fingerprint,
+        "circuit": sha256_of([[site.key, number] for site, number in units.members()]),
+        "data": sha256_of(rows), "tune": tune, "steps": steps, "learning_rate": learning_rate,
+        "batch_size": batch_size, "seed": seed,
+    }  # fmt: skip
+    with run_folder(out, "tune.json", settings):
+        args = trl.SFTConfig(
+            str(out), max_steps=steps, learning_rate=learning_rate, seed=seed, report_to=[],
+            per_device_train_batch_size=batch_size, save_steps=max(1, steps // 4),
+            save_total_limit=2, use_cpu=found.spec.device == "cpu", disable_tqdm=True,
+            bf16=found.spec.dtype == "bfloat16",
+        )  # fmt: skip
+        trainer = trl.SFTTrainer(
+            found.model, args, train_dataset=datasets.Dataset.from_list(rows),
+            processing_class=found.tokenizer, callbacks=[SafetyCircuitCallback(units, tune=tune)],
+        )  # fmt: skip
+        before = last_checkpoint(Path(out))
+        trainer.train(resume_from_checkpoint=None if before is None else str(before))
+        trainer.save_model()
     kept = "the circuit" if tune == "complement" else "all but the circuit"
     say(f"{steps} steps, {kept} ({_sizes(units)}) kept as it was; model in {out}")
 

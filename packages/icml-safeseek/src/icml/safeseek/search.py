@@ -18,9 +18,10 @@ from icml.core.models.answers import AnswerBatch
 from icml.core.models.fingerprint import fingerprint
 from icml.safeseek.batches import Row, lay_out, take
 from icml.safeseek.checkpoint import Checkpoint, SearchState, search_identity
-from icml.safeseek.circuit import Circuit
+from icml.safeseek.circuit import FILES, Circuit
 from icml.safeseek.masks import GateSet, Relaxation
 from icml.safeseek.objectives import Objective, Pair
+from icml.safeseek.outputs import check_replaceable
 from icml.safeseek.units import CircuitSpec, Kind
 
 __all__ = [
@@ -168,6 +169,9 @@ def find_circuit(
             another search.
     """
     cfg = cfg or SearchConfig()
+    if out is not None:
+        for name in ("circuit", "carrier"):
+            check_replaceable(Path(out) / name, FILES)
     spec = CircuitSpec(cfg.granularity, cfg.layers)
     gates = GateSet(
         model,
