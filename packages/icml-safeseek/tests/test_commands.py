@@ -34,6 +34,10 @@ def test_report_says_that_the_planted_channel_carries_all(folders):
     assert written["completeness"] == 1
     assert (folders / "out" / "circuit.svg").is_file()
     assert lines[0].startswith("0 of 8 heads, 1 of 24 channels")
+    # a channel: a row of two projections and a column of the third, of 12 in each of 2 blocks
+    assert written["parameters"]["mlp-channel"] == {"own": 48, "gated": 1152, "share": 1 / 24}
+    assert written["parameters"]["all"] == {"own": 48, "gated": 3200, "share": 48 / 3200}
+    assert "48 of 1152 (4.17%) of the channels', 48 of 3200 (1.50%) of all gated" in lines[0]
 
 
 def test_ablate_writes_a_model_without_the_channel(folders):

@@ -148,6 +148,7 @@ def report(
     """
     from icml.safeseek.evaluation import evaluate_circuit
     from icml.safeseek.picture import circuit_map
+    from icml.safeseek.shares import parameter_shares
 
     _check_file(data)
     check_replaceable(out, REPORT)
@@ -155,11 +156,17 @@ def report(
     rows = CircuitDataset.read(data, found.tokenizer)
     measured = evaluate_circuit(found.model, found.tokenizer, units, rows, controls=controls)
     picture = circuit_map(units, title=f"{_sizes(units)} in the circuit", note=str(circuit))
+    shares = parameter_shares(found.model, units)
+    written = {name: {**x._asdict(), "share": x.share} for name, x in shares.items()}
     with replace_folder(out) as draft:
-        text = json.dumps(measured.to_dict(), indent=2)
+        text = json.dumps(measured.to_dict() | {"parameters": written}, indent=2)
         (draft / "report.json").write_text(text + "\n", encoding="utf-8")
         picture.save(draft, "circuit")
-    say(f"{_sizes(units)}\n{'':<24}{'behaviour':>10}{'repaired':>10}{'utility':>10}")
+    of = {"head": "of the heads'", "mlp-channel": "of the channels'", "all": "of all gated"}
+    of["linear-output"] = "of the linear outputs'"
+    weights = (f"{x.own} of {x.gated} ({x.share:.2%}) {of[n]}" for n, x in shares.items())
+    say(f"{_sizes(units)}\nweights: {', '.join(weights)}")
+    say(f"{'':<24}{'behaviour':>10}{'repaired':>10}{'utility':>10}")
     named = {"as it is": measured.intact, "circuit cut out": measured.removed}
     named |= {"circuit alone": measured.alone}
     named |= {f"random circuit {i + 1}": scores for i, scores in enumerate(measured.random)}

@@ -19,7 +19,7 @@ from icml.safeseek.circuit import Circuit
 from icml.safeseek.tunable import bare_model, check_tunable, refuse_spread
 from icml.safeseek.units import Site
 
-__all__ = ["CircuitTuner", "SafetyCircuitCallback", "Tune", "unit_slices"]
+__all__ = ["CircuitTuner", "SafetyCircuitCallback", "Tune", "site_slices", "unit_slices"]
 
 Tune = Literal["circuit", "complement"]
 """``circuit``: train the circuit's entries alone. ``complement``: train all entries but those."""
@@ -47,7 +47,7 @@ def unit_slices(model: Any, circuit: Circuit) -> dict[str, Tensor]:
     found: dict[int, Tensor] = {}
     for site, member in circuit.units.items():
         if bool(member.any()):
-            for module, side, index in _slices(model, site, member):
+            for module, side, index in site_slices(model, site, member):
                 if bool(index.any()):
                     _mark(found, module, side, index)
     named: dict[str, Tensor] = {}
@@ -62,10 +62,16 @@ def unit_slices(model: Any, circuit: Circuit) -> dict[str, Tensor]:
     return named
 
 
-def _slices(
+def site_slices(
     model: Any, site: Site, member: Tensor
 ) -> list[tuple[nn.Module, Literal["rows", "columns"], Tensor]]:
-    """Return layers, whether outputs (rows) or inputs (columns) are meant, and which of them."""
+    """Return layers, whether outputs (rows) or inputs (columns) are meant, and which of them.
+
+    Args:
+        model: A decoder that has the site.
+        site: Where the units lie.
+        member: Booleans ``(units,)``: whose entries are wanted.
+    """
     block: Any = decoder_layers(model)[site.layer]
     if site.kind == "linear-output":
         return [(block.get_submodule(site.module), "rows", member)]

@@ -21,7 +21,7 @@ from icml.core.errors import UserError
 from icml.core.models import hidden
 from icml.core.models.blocks import decoder_layers, head_layout, mlp_down_proj
 
-__all__ = ["KINDS", "CircuitSpec", "Kind", "Site", "unit_counts", "unit_factors"]
+__all__ = ["KINDS", "CircuitSpec", "Kind", "Site", "linear_features", "unit_counts", "unit_factors"]
 
 Kind = Literal["head", "mlp-channel", "linear-output"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -114,12 +114,12 @@ def _block_counts(model: Any, block: nn.Module, layer: int, kind: Kind) -> dict[
     if kind == "head":
         return {Site(layer, kind): head_layout(model.config).heads}
     if kind == "mlp-channel":
-        return {Site(layer, kind): _features(mlp_down_proj(block))[0]}
+        return {Site(layer, kind): linear_features(mlp_down_proj(block))[0]}
     linear = {n: m for n, m in block.named_modules() if isinstance(m, nn.Linear | Conv1D)}
-    return {Site(layer, kind, name): _features(module)[1] for name, module in linear.items()}
+    return {Site(layer, kind, name): linear_features(module)[1] for name, module in linear.items()}
 
 
-def _features(linear: Any) -> tuple[int, int]:
+def linear_features(linear: Any) -> tuple[int, int]:
     """Return the numbers of inputs and outputs of a linear layer, of GPT-2's kind as well."""
     if isinstance(linear, Conv1D):  # its weight is (inputs, outputs)
         return linear.weight.shape[0], linear.weight.shape[1]
