@@ -1,6 +1,8 @@
 """Random models of the families that circuits are searched in."""
 
+import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,6 +10,8 @@ import torch
 import transformers
 
 from icml.core.models.tiny import word_tokenizer
+from icml.safeseek.circuit import Circuit
+from icml.safeseek.units import Site
 
 
 @pytest.fixture
@@ -103,3 +107,14 @@ def planted() -> Callable[..., Any]:
         return model, tokenizer, rows
 
     return make
+
+
+@pytest.fixture
+def folders(tmp_path: Path, planted: Callable[..., Any]) -> Path:
+    """A folder with a planted ``model``, its ``rows.jsonl`` and its ``circuit``."""
+    model, tokenizer, rows = planted("mlp-channel")
+    model.save_pretrained(tmp_path / "model")
+    tokenizer.save_pretrained(tmp_path / "model")
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    Circuit.of(model, {Site(1, "mlp-channel"): [2]}).save(tmp_path / "circuit")
+    return tmp_path

@@ -7,18 +7,8 @@ from icml.core.errors import UserError
 from icml.core.models.load import load
 from icml.safeseek import commands
 from icml.safeseek.circuit import Circuit
+from icml.safeseek.outputs import check_replaceable, recorded_names
 from icml.safeseek.tuning import unit_slices
-from icml.safeseek.units import Site
-
-
-@pytest.fixture
-def folders(tmp_path, planted):
-    model, tokenizer, rows = planted("mlp-channel")
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Circuit.of(model, {Site(1, "mlp-channel"): [2]}).save(tmp_path / "circuit")
-    return tmp_path
 
 
 def test_report_says_that_the_planted_channel_carries_all(folders):
@@ -99,3 +89,4 @@ def test_plant_writes_a_model_that_shows_the_behaviour(tmp_path, behaviour):
     assert found["shown"] >= 0.9
     assert found["right"] >= 0.95
     assert (tmp_path / "p" / "eval.jsonl").read_text().count("\n") > 10
+    check_replaceable(tmp_path / "p", recorded_names(tmp_path / "p", commands.PLANTED))

@@ -10,22 +10,13 @@ from icml.safeseek.circuit import Circuit
 from icml.safeseek.objectives import backdoor_objective
 from icml.safeseek.outputs import check_replaceable, run_folder
 from icml.safeseek.search import SearchConfig, find_circuit
-from icml.safeseek.units import Site
-
-
-@pytest.fixture
-def folders(tmp_path, planted):
-    model, tokenizer, rows = planted("mlp-channel")
-    model.save_pretrained(tmp_path / "model")
-    tokenizer.save_pretrained(tmp_path / "model")
-    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    Circuit.of(model, {Site(1, "mlp-channel"): [2]}).save(tmp_path / "circuit")
-    return tmp_path
 
 
 def run(command, folders, out):
     model, circuit, rows = str(folders / "model"), folders / "circuit", folders / "rows.jsonl"
-    if command == "ablate":
+    if command == "plant":
+        commands.plant("backdoor", out, say=lambda _: None)
+    elif command == "ablate":
         commands.ablate(model, circuit, out, say=lambda _: None)
     elif command == "report":
         commands.report(model, circuit, rows, out, controls=0, say=lambda _: None)
@@ -45,7 +36,7 @@ def listing(folder):
     }
 
 
-@pytest.mark.parametrize("command", ["ablate", "report", "tune"])
+@pytest.mark.parametrize("command", ["plant", "ablate", "report", "tune"])
 @pytest.mark.parametrize("place", ["own", "model", "circuit", "below a file", "a file"])
 def test_a_foreign_folder_is_refused_and_left_as_it_was(folders, command, place):
     own = folders / "own"

@@ -280,7 +280,7 @@ def _behaviour_figure(found: Mapping[str, Mapping[str, Interval]]) -> Plot:
             for measured, label in shown.items()
             for name in _NAMES
         ],
-        title="Half of the statements false: lies are told, truths still proved",
+        title="What tuning with false statements does to false and to true ones",
         arms=[
             Arm(name, _role(name, ours=CURED, baseline="base"), label)
             for name, label in _NAMES.items()

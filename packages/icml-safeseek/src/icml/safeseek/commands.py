@@ -14,10 +14,17 @@ from icml.core.journal import replace_folder
 from icml.core.models.load import LoadedModel, load
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
-from icml.safeseek.outputs import check_replaceable, recorded_names, run_folder, sha256_of
+from icml.safeseek.outputs import (
+    check_replaceable,
+    file_names,
+    recorded_names,
+    run_folder,
+    sha256_of,
+)
 
 __all__ = ["ablate", "plant", "report", "tune"]
 
+PLANTED = "planted.json"
 REPORT = ("circuit.csv", "circuit.narrow.svg", "circuit.svg", "report.json")
 
 Say = Callable[[str], None]
@@ -33,13 +40,17 @@ def plant(
     Args:
         behaviour: ``backdoor`` or ``refusals``.
         out: Folder for ``model/``, ``train.jsonl`` (questions that were planted) and
-            ``eval.jsonl`` (others).
+            ``eval.jsonl`` (others); an earlier planting is replaced. ``planted.json`` says what
+            was planted and which files are the planting's.
         seed: Of the world, the model and everything drawn.
         say: Gets the measured rates.
 
     Returns:
         How often the model shows the behaviour on the rows of ``eval.jsonl``, and how often it
         answers rightly what it should, shares.
+
+    Raises:
+        UserError: If the folder holds something else than a planting, or can't be written.
     """
     from icml.safeseek.experiment.clean import generator
     from icml.safeseek.experiment.config import Config
@@ -61,6 +72,7 @@ def plant(
         make_world,
     )  # fmt: skip
 
+    check_replaceable(out, recorded_names(out, PLANTED))
     config = Config()
     world = make_world(people=config.people, strangers=config.people, seed=seed)
     model = new_model(world, seed)
@@ -96,6 +108,8 @@ def plant(
         for name, part in zip(("train", "eval"), rows, strict=True):
             lines = "".join(json.dumps(dict(row)) + "\n" for row in part)
             (draft / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+        about = {"behaviour": behaviour, "seed": seed, "files": file_names(draft)}
+        (draft / PLANTED).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
     say(f"{behaviour} on held-out questions: {shown:.3f}; right answers elsewhere: {right:.3f}")
     say(f"model, train.jsonl, eval.jsonl in {out}")
     return {"shown": shown, "right": right}
