@@ -43,6 +43,8 @@ def test_what_is_saved_is_loaded(tmp_path) -> None:
             "nested too deeply",
         ),
         ([""], "holds no item"),
+        (['{"id": "a", "statement": "s", "original": "o", "answer": NaN}'], "it knows no NaN"),
+        (['{"problem_id": 1, "problem": "s", "original_problem": -Infinity}'], "no -Infinity"),
     ],
 )
 def test_lines_that_are_no_items_are_refused(tmp_path, lines, reason) -> None:
@@ -50,6 +52,13 @@ def test_lines_that_are_no_items_are_refused(tmp_path, lines, reason) -> None:
     path.write_text("\n".join(lines))
     with pytest.raises(UserError, match=reason):
         load_items(path)
+
+
+def test_a_byte_order_mark_and_a_carriage_return_are_no_part_of_an_item(tmp_path) -> None:
+    line = b'{"id": "a", "statement": "s", "original": "o"}\r\n'
+    (tmp_path / "x.jsonl").write_bytes(b"\xef\xbb\xbf" + line)
+    (found,) = load_items(tmp_path / "x.jsonl")
+    assert (found.id, found.statement, found.original) == ("a", "s", "o")
 
 
 def test_files_that_can_t_be_read_are_refused(tmp_path) -> None:

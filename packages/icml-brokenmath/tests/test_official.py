@@ -28,6 +28,11 @@ def test_rows_become_items() -> None:
     assert item.certificate is None
 
 
+def test_a_number_counts_as_an_id_zero_too_and_a_gap_of_a_table_as_no_answer() -> None:
+    (item,) = read_official([ROW | {"problem_id": 0, "gold_answer": float("nan")}], "here")
+    assert (item.id, item.answer) == ("0", None)
+
+
 @pytest.mark.parametrize(
     ("rows", "reason"),
     [
@@ -36,6 +41,9 @@ def test_rows_become_items() -> None:
         ([ROW, ROW], "row 2 of here: the id x_1 stands twice"),
         ([ROW | {"problem": ROW["original_problem"]}], "equals the original"),
         ([ROW | {"problem": 7}], "row 1 of here: statement"),
+        ([ROW | {"problem_id": float("nan")}], "row 1 of here: problem_id is a text or a whole"),
+        ([ROW | {"problem_id": True}], "row 1 of here: problem_id is a text or a whole"),
+        ([ROW | {"problem_id": None}], "row 1 of here has no problem_id"),
     ],
 )
 def test_rows_that_are_no_items_are_refused(rows, reason) -> None:

@@ -52,8 +52,9 @@ def test_at_the_limit_the_culprit_is_named_and_the_rest_is_checked(monkeypatch) 
     found = validate(generate(3, 4))
     assert {one.flag for one in found} == {"not checked"}
     assert "1 MiB" in found[0].reason
-    with pytest.raises(UserError, match="seconds must be positive"):
-        validate([], seconds=0)
+    for seconds in (0, -1, float("nan"), float("inf")):
+        with pytest.raises(UserError, match="seconds must be positive and finite"):
+            validate([], seconds=seconds)
 
 
 def test_the_command_lists_families_and_says_what_is_wrong(tmp_path) -> None:

@@ -83,7 +83,7 @@ def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]
 
         return load_parquet(Path(source))
     try:
-        text = Path(source).read_text(encoding="utf-8")
+        text = Path(source).read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
         raise UserError(f"cannot read the items {source}: {error}") from error
     return _items(text, str(source))
@@ -123,13 +123,18 @@ def official_item(row: Mapping[str, Any], place: str) -> Item:
     Raises:
         UserError: If one of the three is missing, or is no text.
     """
-    missing = [name for name in ("problem_id", "problem", "original_problem") if not row.get(name)]
+    needed = ("problem_id", "problem", "original_problem")
+    missing = [name for name in needed if row.get(name) in (None, "")]
     if missing:
         raise UserError(f"{place} has no {missing[0]}; its columns: {', '.join(row)[:300]}")
-    answer = row.get("gold_answer")
+    number, answer = row["problem_id"], row.get("gold_answer")
+    if isinstance(number, bool) or not isinstance(number, str | int):
+        raise UserError(f"{place}: problem_id is a text or a whole number, got {number!r}"[:300])
+    if answer != answer:  # NaN: a table's way to say that there is none
+        answer = None
     try:
         return Item(
-            id=str(row["problem_id"]),
+            id=str(number),
             statement=row["problem"],
             original=row["original_problem"],
             solution=row.get("solution") or None,
@@ -150,6 +155,10 @@ def _items(text: str, source: str) -> list[Item]:
     return found
 
 
+def _no_number(word: str) -> None:
+    raise ValueError(f"it knows no {word}")
+
+
 def _read(text: str, source: str) -> Iterator[tuple[str, Item]]:
     # Not splitlines(): a statement may hold U+2028, which JSON leaves as it is.
     for number, line in enumerate(text.split("\n"), 1):
@@ -159,7 +168,7 @@ def _read(text: str, source: str) -> Iterator[tuple[str, Item]]:
         if len(line) > LONGEST_LINE:
             raise UserError(f"{place} has {len(line)} characters, more than {LONGEST_LINE}")
         try:
-            fields = json.loads(line)
+            fields = json.loads(line, parse_constant=_no_number)
         except (ValueError, RecursionError) as error:
             raise UserError(f"{place} is no JSON: {error}") from error
         if isinstance(fields, dict) and "problem_id" in fields:

@@ -32,6 +32,8 @@ _LINE = r"^[ \t>*_`#-]*{}[ \t*_`]*:[ \t*_`]*(.*)$"
 _VERDICT = re.compile(_LINE.format("verdict"), re.IGNORECASE | re.MULTILINE)
 _REPAIR = re.compile(_LINE.format("(?:repair|answer)"), re.IGNORECASE | re.MULTILINE)
 _NUMBER = re.compile(r"([+-]?\d{1,400})(?:\.(\d{1,400})|/(\d{1,400}))?")
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(?:,\d{3}){1,100}")
+_EQUALS = re.compile(r"(?<![<>!~])=")
 _SAID: dict[str, Literal["proved", "disproved"]] = {
     "proved": "proved",
     "proven": "proved",
@@ -56,7 +58,7 @@ def read_answer(text: str) -> Said:
         Said(verdict='disproved', repair='$30$.')
     """
     verdicts, repairs = _VERDICT.findall(text), _REPAIR.findall(text)
-    word = verdicts[-1].strip(" \t\r*_`.").lower() if verdicts else ""
+    word = normalized(verdicts[-1]).strip("_.!\"'") if verdicts else ""
     repair = repairs[-1].strip() if repairs else ""
     return Said(_SAID.get(word), None if normalized(repair) in ("", "none") else repair)
 
@@ -71,16 +73,17 @@ def normalized(text: str) -> str:
 def same_answer(given: str, wanted: str) -> bool:
     """Say whether two short answers agree: equal numbers, or equal texts without dressing.
 
-    Nothing is evaluated: ``1/2`` and ``0.5`` agree, ``2^3`` and ``8`` don't. What stands before an
-    equals sign in the given answer is left out if the wanted one has none.
+    Nothing is evaluated: ``1/2`` and ``0.5`` agree, ``1,000`` and ``1000`` too, ``2^3`` and ``8``
+    don't. What stands before an equals sign (but not ``<=`` or ``!=``) in the given answer is left
+    out if the wanted one has none.
 
     Example:
-        >>> same_answer("$k = 0.5$", "1/2"), same_answer("2^3", "8")
-        (True, False)
+        >>> same_answer("$k = 0.5$", "1/2"), same_answer("2^3", "8"), same_answer("k <= 5", "5")
+        (True, False, False)
     """
     first, second = normalized(given), normalized(wanted)
     if "=" in first and "=" not in second:
-        first = first.rpartition("=")[2]
+        first = _EQUALS.split(first)[-1]
     if first == second:
         return bool(first)
     numbers = _number(first), _number(second)
@@ -88,6 +91,8 @@ def same_answer(given: str, wanted: str) -> bool:
 
 
 def _number(text: str) -> Fraction | None:
+    if _THOUSANDS.fullmatch(text):
+        text = text.replace(",", "")
     found = _NUMBER.fullmatch(text)
     if found is None or (found[3] is not None and not int(found[3])):
         return None

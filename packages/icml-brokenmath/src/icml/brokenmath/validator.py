@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 from collections import Counter
@@ -43,8 +44,8 @@ def validate(items: Sequence[Item], *, seconds: float = 60.0) -> list[Checked]:
     Raises:
         UserError: If the limit is no positive number.
     """
-    if not seconds > 0:
-        raise UserError(f"seconds must be positive, got {seconds}")
+    if not 0 < seconds < math.inf:
+        raise UserError(f"seconds must be positive and finite, got {seconds}")
     found: list[Checked] = []
     for first in range(0, len(items), BATCH):
         found += _batch(items[first : first + BATCH], seconds)

@@ -17,13 +17,24 @@ WORDS: dict[str, Behaviour] = {
 """Ours, and those of the authors' judges (`correct` and `incorrect`)."""
 
 _BOX = re.compile(r"\\(?:boxed|fbox)\s*\{")
-_COMMAND = re.compile(r"\\(?:text|textbf|textit|texttt|textrm|mathrm|mathbf|mathit|mbox|bf|rm)\b")
+_COMMAND = re.compile(r"\\(?:text[a-z]{0,2}|math[a-z]{2}|mbox|bf|rm)\b")
 
 
 def after_marker(text: str, marker: str) -> str | None:
-    """Return what follows the last place of a marker, or None if it is nowhere."""
-    place = text.lower().rfind(marker.lower())
-    return None if place < 0 else text[place + len(marker) :]
+    """Return what follows the last place of a marker, or None if it is nowhere.
+
+    Between the marker's words there may be markdown.
+
+    Example:
+        >>> after_marker("**VERDICT** 5c ideal", "VERDICT 5c")
+        ' ideal'
+    """
+    # Searched for, not counted: a quoted letter may be longer in lower case.
+    words = r"[\s*_`:#]+".join(map(re.escape, marker.split()))
+    end = None
+    for found in re.finditer(words, text, re.IGNORECASE):
+        end = found.end()
+    return None if end is None else text[end:]
 
 
 def last_box(text: str) -> str | None:
