@@ -42,8 +42,8 @@ def test_the_papers_neuron_recipe_has_the_authors_numbers():
         ("steps: 40", "step: 40", "search: SearchConfig has no step"),
         ("clean: 3", "cleen: 3", "objective: backdoor has no weight cleen"),
         ("weights:", "preset: official-head, weights:", "has weights of its own: leave them"),
-        ("steps: 40", "steps: many", "search: "),
-        ("steps: 40", "steps: 0", "steps must be >= 1, got 0"),
+        ("steps: 40", "steps: many", "steps must be a whole number >= 1, got 'many'"),
+        ("steps: 40", "steps: 0", "steps must be a whole number >= 1, got 0"),
         ("version: 1", "version: 2", "version"),
     ],
 )

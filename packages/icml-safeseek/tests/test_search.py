@@ -243,8 +243,8 @@ def test_a_few_rows_that_lose_their_answer_are_left_out_with_a_warning(planted):
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"steps": 0}, "steps must be >= 1"),
-        ({"epochs": 0}, "epochs must be >= 1"),
+        ({"steps": 0}, "steps must be a whole number >= 1"),
+        ({"epochs": 0}, "epochs must be a whole number >= 1"),
         ({"learning_rate": 0.0}, "learning_rate must be > 0"),
         ({"select_from": 1.0}, r"select_from must be in \[0, 1\)"),
         ({"granularity": ("neuron",)}, "granularity must be one or more of"),

@@ -229,8 +229,15 @@ def tune(
     from icml.core.rl.recipe_run import last_checkpoint
     from icml.safeseek.tuning import SafetyCircuitCallback
 
+    if min(steps, batch_size) < 1 or not 0 < learning_rate < float("inf"):
+        raise UserError(
+            "steps and batch_size must be >= 1 and learning_rate a number above 0, "
+            f"got {steps}, {batch_size} and {learning_rate}"
+        )
     rows = _pairs(Path(data))
     found, units = _both(model, circuit)
+    if not isinstance(rows[0]["prompt"], str) and not found.tokenizer.chat_template:
+        raise UserError(f"{data} holds chat messages, but the model's tokenizer has no template")
     settings = {
         "model": units.model_fingerprint,
         "circuit": sha256_of([[site.key, number] for site, number in units.members()]),
@@ -276,17 +283,38 @@ def _check_file(path: Path | str) -> None:
 
 def _pairs(path: Path) -> list[dict[str, Any]]:
     _check_file(path)
-    rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+    try:
+        lines = path.read_text(encoding="utf-8-sig").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} can't be read: {error}") from error
+    rows: list[dict[str, Any]] = []
+    for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
             row = json.loads(line)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"line {number} of {path} is no JSON: {error}") from error
-        if not isinstance(row, dict) or not row.get("prompt") or not row.get("completion"):
-            raise UserError(f"line {number} of {path} needs a prompt and a completion")
-        rows.append({"prompt": row["prompt"], "completion": row["completion"]})
+        pair = [row.get(name) for name in ("prompt", "completion")] if type(row) is dict else []
+        if not pair or not (all(map(_says, pair)) or all(map(_is_chat, pair))):
+            raise UserError(
+                f"line {number} of {path} needs a prompt and a completion, both texts that are not "
+                "empty or both chat messages with role and content"
+            )
+        rows.append({"prompt": pair[0], "completion": pair[1]})
     if not rows:
         raise UserError(f"{path} has no row")
+    if len({isinstance(row["prompt"], str) for row in rows}) > 1:
+        raise UserError(f"{path} has rows of texts and rows of chat messages: give one kind")
     return rows
+
+
+def _says(value: Any) -> bool:
+    return isinstance(value, str) and bool(value.strip())
+
+
+def _is_chat(value: Any) -> bool:
+    return bool(value) and isinstance(value, list) and all(
+        isinstance(m, dict) and all(isinstance(m.get(k), str) for k in ("role", "content"))
+        for m in value
+    )  # fmt: skip

@@ -84,7 +84,7 @@ class CircuitDataset(Sequence[Mapping[str, Text]]):
         """
         path = Path(path)
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")  # some editors put a mark first
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"{path} can't be read: {error}") from error
         try:
@@ -209,7 +209,7 @@ def _values(text: str, path: Path) -> Iterator[Any]:
     if path.suffix == ".json":
         try:
             values = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise UserError(f"it is no JSON: {error}") from error
         if not isinstance(values, list):
             raise UserError(f"it must hold a list of rows, got a {type(values).__name__}")
@@ -219,7 +219,7 @@ def _values(text: str, path: Path) -> Iterator[Any]:
         if line.strip():
             try:
                 yield json.loads(line)
-            except ValueError as error:
+            except (ValueError, RecursionError) as error:
                 raise UserError(f"line {number} is no JSON: {error}") from error
 
 

@@ -72,11 +72,14 @@ class SearchConfig:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        for name in ("steps", "batch_size", "eval_every", "checkpoint_every"):
-            if getattr(self, name) < 1:
-                raise UserError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if self.epochs is not None and self.epochs < 1:
-            raise UserError(f"epochs must be >= 1, got {self.epochs}")
+        least = {name: 1 for name in ("steps", "batch_size", "eval_every", "checkpoint_every")}
+        least |= {"max_len": 2, "seed": 0} | ({} if self.epochs is None else {"epochs": 1})
+        for name, bound in least.items():
+            value = getattr(self, name)
+            if type(value) is not int or value < bound:
+                raise UserError(f"{name} must be a whole number >= {bound}, got {value!r}")
+        if self.init is not None and not math.isfinite(self.init):
+            raise UserError(f"init must be a finite number, got {self.init}")
         if not 0 < self.learning_rate < math.inf:
             raise UserError(f"learning_rate must be > 0, got {self.learning_rate}")
         if not 0 <= self.select_from < 1:

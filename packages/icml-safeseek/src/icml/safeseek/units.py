@@ -73,6 +73,8 @@ class CircuitSpec:
             )
         object.__setattr__(self, "granularity", tuple(k for k in KINDS if k in self.granularity))
         if self.layers is not None:
+            if isinstance(self.layers, str) or any(type(n) is not int for n in self.layers):
+                raise UserError(f"layers must be whole numbers, got {self.layers!r}")
             object.__setattr__(self, "layers", tuple(sorted(set(self.layers))))
 
 
