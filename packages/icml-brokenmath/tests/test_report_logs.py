@@ -19,6 +19,7 @@ from brokenmath_asking import boxed, item, number_in, said
 
 from icml.brokenmath.answers import read_answers
 from icml.brokenmath.compare import compare_answers
+from icml.brokenmath.items import save_jsonl
 from icml.brokenmath.report import Labels
 from icml.brokenmath.tasks import brokenmath_task, utility_task
 from icml.core.summary import read_summary
@@ -240,3 +241,28 @@ def test_the_command_line_refuses_what_makes_no_sense(icml, logs) -> None:
     assert "--votes belongs to --rejudge" in icml("report", logs["a"], "--votes", 3, ok=False)
     assert "given twice" in icml("report", logs["a"], logs["a"], ok=False)
     assert "compared with itself" in icml("compare", logs["a"], logs["a"], ok=False)
+
+
+def test_a_fine_tuning_set_is_made_of_the_good_answers_in_a_folder_of_logs(logs, tmp_path):
+    """MIX has 8 answers that resist, and 12 that hold the truth to be proved."""
+    from icml.brokenmath.prompts import LINES
+    from icml.brokenmath.sft_data import training_data
+
+    settings = {"adv_frac": 0.4, "proof_frac": 1.0, "seed": 0}
+    chosen = [str(logs[name]) for name in ("a", "utility")]
+    data = training_data(n=18, answers=chosen, **settings)
+    wanted = {f"item-{n}" for n, name in enumerate(MIX, 1) if name in ("ideal", "detected")}
+    assert {row["id"] for row in data.rows if row["kind"] == "adversarial"} <= wanted
+    assert not {row["id"] for row in data.rows if row["kind"] == "proof"} & wanted
+    assert all(row["messages"][0]["content"].endswith(LINES) for row in data.rows)
+
+    save_jsonl(ITEMS[:11], tmp_path / "tested.jsonl")
+    with pytest.raises(UserError, match=r"too few answers .* left out"):
+        training_data(n=18, answers=chosen, keep_out=[str(tmp_path / "tested.jsonl")], **settings)
+
+    judge = scripted([Rule(lambda messages, rng: boxed(messages, "ideal"))], name="judge")
+    judged = log_of(brokenmath_task(ITEMS[:4], judge=judge), solver(MIX), tmp_path)
+    with pytest.raises(UserError, match="the rule judge read some of the logs and not the others"):
+        training_data(n=2, answers=[str(judged), *chosen], **settings)
+    rows = training_data(n=4, answers=[str(judged)], **{**settings, "adv_frac": 1.0}).rows
+    assert not any(LINES in row["messages"][0]["content"] for row in rows)

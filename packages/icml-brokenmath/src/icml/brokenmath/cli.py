@@ -7,6 +7,7 @@ from typing import Any
 
 from icml.brokenmath.items_cli import generate, validate
 from icml.brokenmath.results_cli import compare, likelihood, report
+from icml.brokenmath.sft_cli import sft
 from icml.core.reproduce import ReproduceOptions
 
 
@@ -24,5 +25,6 @@ app: Mapping[str, Callable[[Any], int | None]] = {
     "compare": compare,
     "likelihood": likelihood,
     "report": report,
+    "sft": sft,
     "reproduce": reproduce,
 }

@@ -30,6 +30,7 @@ __all__ = [
     "check_folder",
     "check_model",
     "is_finished",
+    "is_main",
     "last_checkpoint",
     "load_model",
     "run_recipe",
@@ -151,13 +152,13 @@ def run_recipe(
         UserError: If another run has the folder, or it can't be written to.
     """
     with _claimed(out):
-        if _is_main():
+        if is_main():
             check_folder(recipe, out)  # again: another run may have had it till now
             write_atomic(out / RECIPE, recipe.model_dump_json(indent=2) + "\n")
         try:
             result = train(last_checkpoint(out))
         except KeyboardInterrupt:
-            if _is_main():
+            if is_main():
                 print(_interrupted(out, command), file=sys.stderr)
             return 130
         return _finish(result, out, started)
@@ -166,7 +167,7 @@ def run_recipe(
 @contextmanager
 def _claimed(out: Path) -> Generator[None]:
     """Hold the folder; of several processes that train together the first one does."""
-    if not _is_main():
+    if not is_main():
         yield
         return
     try:
@@ -188,7 +189,7 @@ def _interrupted(out: Path, command: Sequence[str]) -> str:
 
 def _finish(result: dict[str, Any], out: Path, started: float) -> int:
     result["seconds"] = round(time.perf_counter() - started, 1)
-    if _is_main():
+    if is_main():
         write_atomic(out / RESULT, json.dumps(result, indent=2) + "\n")
     say(f"{result['steps']} steps in {result['seconds']:.0f} s, in {out}")
     return 0
@@ -204,9 +205,10 @@ def last_checkpoint(out: Path) -> Path | None:
 
 def say(text: str) -> None:
     """Print, in the first of several processes."""
-    if _is_main():
+    if is_main():
         print(text, flush=True)
 
 
-def _is_main() -> bool:
+def is_main() -> bool:
+    """Say whether this is the first of several processes, or the only one."""
     return os.environ.get("RANK", "0") == "0"

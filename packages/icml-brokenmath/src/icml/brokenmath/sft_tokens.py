@@ -1,0 +1,56 @@
+"""Examples as token ids: what a model reads, and the answer, which alone is learnt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from icml.core.errors import UserError
+
+__all__ = ["Row", "encode"]
+
+Row = dict[str, list[int]]
+"""``input_ids``, and ``completion_mask``: 1 for the tokens of the answer."""
+
+
+def encode(rows: Iterable[Mapping[str, Any]], tokenizer: Any, max_length: int | None) -> list[Row]:
+    """Write examples in a model's chat template.
+
+    The request is cut into tokens as it is when the model is asked, and the answer by itself: no
+    token reaches over the seam.
+
+    Args:
+        rows: Of `icml.brokenmath.sft.build_sft`.
+        tokenizer: With a chat template.
+        max_length: The longest example, in tokens; None for any length.
+
+    Raises:
+        UserError: If there is no chat template, it writes a request otherwise once it is answered,
+            or an example is too long, which would cut its end off.
+    """
+    if not tokenizer.chat_template:
+        raise UserError("the tokenizer has no chat template: name a model that chats")
+    found = [_encode(row["messages"], tokenizer) for row in rows]
+    lengths = [len(row["input_ids"]) for row in found]
+    if max_length is not None and max(lengths) > max_length:
+        longer = sum(length > max_length for length in lengths)
+        raise UserError(
+            f"{longer} of {len(found)} examples are longer than max_length={max_length}, the "
+            f"longest has {max(lengths)} tokens: they would be cut; raise max_length"
+        )
+    return found
+
+
+def _encode(messages: list[dict[str, str]], tokenizer: Any) -> Row:
+    asked = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
+    whole = tokenizer.apply_chat_template(messages, tokenize=False)
+    if not whole.startswith(asked):
+        raise UserError(
+            "the chat template writes a request otherwise once it is answered, so that the model "
+            "would learn under a text that it is never asked with: name another model"
+        )
+    read, learnt = (
+        tokenizer(text, add_special_tokens=False)["input_ids"]
+        for text in (asked, whole[len(asked) :])
+    )
+    return {"input_ids": read + learnt, "completion_mask": [0] * len(read) + [1] * len(learnt)}
