@@ -36,6 +36,8 @@ class Answer:
     judge_is_solver: bool = False
     error: str = ""
     """Why there is no score; such an answer is invalid."""
+    reasoning: str = ""
+    """What the model thought before the text, if its provider told: nobody judges it."""
 
 
 @dataclass(frozen=True)
@@ -131,4 +133,13 @@ def _answer(sample: Any, scorer: str) -> Answer:
         confidence=facts.get("confidence"),
         candidates=tuple(facts.get("candidates", ())),
         judge_is_solver=bool(facts.get("judge_is_solver")),
+        reasoning=_reasoning(sample.output),
     )
+
+
+def _reasoning(output: Any) -> str:
+    """Return the thoughts of a ``ModelOutput``, without what its provider has made unreadable."""
+    content = output.message.content if output.choices else ""
+    blocks = [] if isinstance(content, str) else content
+    thoughts = [each.reasoning for each in blocks if each.type == "reasoning" and not each.redacted]
+    return "\n\n".join(text.strip() for text in thoughts if text.strip())

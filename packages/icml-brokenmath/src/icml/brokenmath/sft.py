@@ -123,11 +123,11 @@ def _row(kind: str, answer: Answer, templates: Mapping[str, str]) -> dict[str, A
         "{problem}" if kind == "answer" else "{statement}",
         item.statement if kind == "adversarial" else item.original,
     )
+    said = {"role": "assistant", "content": answer.text}
+    if answer.reasoning:
+        said["reasoning_content"] = answer.reasoning
     return {
-        "messages": [
-            {"role": "user", "content": asked},
-            {"role": "assistant", "content": answer.text},
-        ],
+        "messages": [{"role": "user", "content": asked}, said],
         "kind": kind,
         "id": item.id,
     }
@@ -156,7 +156,9 @@ def build_sft(
         templates: What is asked, by kind, with ``{statement}`` (answer: ``{problem}``) in it.
 
     Returns:
-        ``messages`` (user, assistant), ``kind`` and the item's ``id``.
+        ``messages`` (user, assistant), ``kind`` and the item's ``id``. A message of an assistant
+        who thought first has its thoughts as ``reasoning_content``, for the chat templates that
+        write it; where any has, the others' are None.
 
     Raises:
         UserError: If a kind has too few answers, naming each and how many are missing, or a number

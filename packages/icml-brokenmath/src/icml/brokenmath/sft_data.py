@@ -6,6 +6,7 @@ from it, has seen the problem.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
@@ -20,7 +21,14 @@ from icml.core.errors import UserError
 if TYPE_CHECKING:
     from datasets import Dataset
 
-__all__ = ["RULE_TEMPLATES", "TrainingData", "fresh_items", "texts_of", "training_data"]
+__all__ = [
+    "RULE_TEMPLATES",
+    "TrainingData",
+    "data_lines",
+    "fresh_items",
+    "texts_of",
+    "training_data",
+]
 
 RULE_TEMPLATES: Mapping[str, str] = {
     kind: text if kind == "answer" else f"{text}\n\n{LINES}" for kind, text in TEMPLATES.items()
@@ -120,6 +128,15 @@ def training_data(
         tested = ", ".join(("the frozen set", *keep_out))
         raise UserError(f"{error} ({left_out} are to problems of {tested}: left out)") from error
     return TrainingData(rows, source, left_out)
+
+
+def data_lines(rows: Dataset) -> str:
+    """Return a fine-tuning set as JSON Lines, without keys that a message doesn't have."""
+    said = []
+    for row in rows:
+        messages = [{k: v for k, v in m.items() if v is not None} for m in row["messages"]]
+        said.append(json.dumps({**row, "messages": messages}, ensure_ascii=False) + "\n")
+    return "".join(said)
 
 
 def _from_logs(paths: Sequence[Path]) -> tuple[list[Answer], Mapping[str, str]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import time
 import warnings
 from collections.abc import Sequence
@@ -12,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from icml.brokenmath.sft import KINDS
-from icml.brokenmath.sft_data import training_data
-from icml.brokenmath.sft_tokens import Row, encode
+from icml.brokenmath.sft_data import data_lines, training_data
+from icml.brokenmath.sft_tokens import Row, encode, thoughtless, writes_thoughts
 from icml.core.errors import UserError, require
 from icml.core.journal import write_atomic
 from icml.core.models.local import check_folder as check_checkpoint
@@ -32,6 +31,7 @@ from icml.core.rl.recipe_run import (
 )
 
 if TYPE_CHECKING:
+    from datasets import Dataset
     from trl import SFTConfig
 
 __all__ = ["DATA", "DataPart", "SFTRecipe", "read_sft_recipe", "sft"]
@@ -58,6 +58,8 @@ class DataPart(Part):
     """A file of verified items."""
     keep_out: tuple[str, ...] = ()
     """Files of items that are tested on; the frozen set is kept out always."""
+    empty_thoughts: bool = False
+    """Whether a model whose chat template writes thoughts may learn answers without any."""
 
     @model_validator(mode="after")
     def _one_source(self) -> DataPart:
@@ -150,16 +152,20 @@ def sft(
     check_model(recipe.model)
     if (model_source := parse_source(recipe.model)).kind == "local":
         check_checkpoint(Path(model_source.name))
-    data = training_data(**recipe.data.model_dump())
-    text = "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in data.rows)
+    data = training_data(**recipe.data.model_dump(exclude={"empty_thoughts"}))
+    text = data_lines(data.rows)
     _check_data(text, out)
-    rows = encode(data.rows, load_tokenizer(recipe.model), config.max_length)
+    tokenizer = load_tokenizer(recipe.model)
+    rows = encode(data.rows, tokenizer, config.max_length)
+    unwritten = _check_thoughts(data.rows, tokenizer, recipe)
     before = last_checkpoint(out)
     kinds = list(data.rows["kind"])
     shares = ", ".join(f"{kinds.count(kind)} {kind}" for kind in KINDS if kind in kinds)
     say(f"model  {recipe.model}\ndata   {shares}: {data.source}")
     if data.left_out:
         say(f"       {data.left_out} answers are to problems of the test, and left out")
+    if unwritten:
+        say(f"       {unwritten} answers lose their thoughts: the chat template doesn't write them")
     say(f"continues from {before}" if before else f"starts in {out}")
 
     def run(before: Path | None) -> dict[str, Any]:
@@ -201,6 +207,22 @@ def _check_data(text: str, out: Path) -> None:
             f"{path} holds other examples than the recipe gives now, its logs or items have "
             "changed: give another --out, or remove the folder"
         )
+
+
+def _check_thoughts(rows: Dataset, tokenizer: Any, recipe: SFTRecipe) -> int:
+    """Return how many answers' thoughts the model's chat template has no place for.
+
+    Raises:
+        UserError: If the model would learn to think nothing, and the recipe doesn't want that.
+    """
+    kind, empty = writes_thoughts(tokenizer), thoughtless(rows)
+    if kind == "always" and empty and not recipe.data.empty_thoughts:
+        raise UserError(
+            f"{empty} of {len(rows)} answers hold no thoughts, around which the chat template of "
+            f"{recipe.model} writes its marks all the same: the model would learn to think "
+            "nothing; give logs whose provider tells the reasoning, or set data.empty_thoughts"
+        )
+    return len(rows) - empty if kind == "never" else 0
 
 
 def _train(

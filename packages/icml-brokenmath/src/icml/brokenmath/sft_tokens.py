@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from icml.core.errors import UserError
 
-__all__ = ["Row", "encode"]
+__all__ = ["Row", "encode", "thoughtless", "writes_thoughts"]
 
 Row = dict[str, list[int]]
 """``input_ids``, and ``completion_mask``: 1 for the tokens of the answer."""
@@ -41,7 +41,34 @@ def encode(rows: Iterable[Mapping[str, Any]], tokenizer: Any, max_length: int | 
     return found
 
 
-def _encode(messages: list[dict[str, str]], tokenizer: Any) -> Row:
+def writes_thoughts(tokenizer: Any) -> Literal["never", "if any", "always"]:
+    """Say whether a chat template writes an answer's ``reasoning_content``, found by trying it.
+
+    ``always`` is a template that writes the marks of a thought even around none.
+    """
+    thought = "5c9e1f"  # anything that no template holds
+
+    def written(**more: str) -> str:
+        said = {"role": "assistant", "content": "a", **more}
+        messages = [{"role": "user", "content": "q"}, said]
+        return "".join(tokenizer.apply_chat_template(messages, tokenize=False).split())
+
+    with_it = written(reasoning_content=thought)
+    if thought not in with_it:
+        return "never"
+    return "always" if with_it.replace(thought, "") == written() else "if any"
+
+
+def thoughtless(rows: Iterable[Mapping[str, Any]]) -> int:
+    """Count the examples whose answer has no thoughts, neither apart nor in its text."""
+    said = [row["messages"][-1] for row in rows]
+    # Templates that write thoughts take what stands before this mark of a text for them.
+    return sum(not m.get("reasoning_content") and "</think>" not in m["content"] for m in said)
+
+
+def _encode(given: list[dict[str, Any]], tokenizer: Any) -> Row:
+    # A data set has all keys in all messages: None where one wasn't given.
+    messages = [{name: v for name, v in each.items() if v is not None} for each in given]
     asked = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
     whole = tokenizer.apply_chat_template(messages, tokenize=False)
     if not whole.startswith(asked):
