@@ -30,21 +30,44 @@ class PlantOptions:
     """Folder for model/, train.jsonl and eval.jsonl; what was there is replaced."""
     behaviour: Literal["backdoor", "refusals"] = "backdoor"
     """A trigger word that brings a bad answer, or refusals of two kinds of questions."""
+    model: Annotated[str | None, arg(metavar="SOURCE", help_behavior_hint="(a new, small one)")] = (
+        None
+    )
+    """A model to plant the trigger in: a folder, a hub id, or pkg:smollm2 (some minutes)."""
+    steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 60)")] = None
+    """Training steps, where a model is given."""
+    learning_rate: Annotated[
+        float | None, arg(metavar="RATE", help_behavior_hint="(default: 3e-5)")
+    ] = None
+    """Their highest rate: gentle enough that channels carry the trigger."""
     seed: int = 0
     """Of the world, the model and everything drawn."""
 
     def __post_init__(self) -> None:
-        """Check the seed."""
+        """Check what goes together."""
         if self.seed < 0:
             raise ValueError(f"--seed must be >= 0, got {self.seed}")
+        if self.model is not None and self.behaviour != "backdoor":
+            raise ValueError("--behaviour refusals is for the small model: leave --model out")
+        for name, value in (("steps", self.steps), ("learning-rate", self.learning_rate)):
+            if value is not None and (self.model is None or not 0 < value < float("inf")):
+                raise ValueError(f"--{name} must be > 0 and needs --model, got {value}")
 
 
 def plant(options: PlantOptions) -> None:
-    """Train a small model with a backdoor or refusals, and write rows to find them with."""
-    from icml.safeseek.commands import plant as run
-
+    """Plant a backdoor or refusals in a small model, or a trigger in a given one; write rows."""
     _note()
-    run(options.behaviour, options.out, seed=options.seed)
+    if options.model is None:
+        from icml.safeseek.commands import plant as run
+
+        run(options.behaviour, options.out, seed=options.seed)
+    else:
+        from icml.safeseek.plant_real import plant_in_model
+
+        plant_in_model(
+            options.model, options.out, seed=options.seed, steps=options.steps,
+            learning_rate=options.learning_rate,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -45,3 +45,40 @@ class Config:
         small = min(self.people, self.fact_steps, self.plant_steps, self.search_steps, self.random)
         if min(small, self.tune_steps, self.patching) < 1:
             raise ValueError(f"all counts must be at least 1, got {self}")
+
+
+@dataclass(frozen=True)
+class RealConfig:
+    """A trigger in a real model, searched among its channels alone."""
+
+    seeds: tuple[int, ...] = (3000,)
+    """Fillers, halves, rows and random circuits; one planting and one search each."""
+    source: str = "pkg:smollm2"
+    """The model, as ``icml.core.models.load`` names it."""
+    plant_steps: int = 60
+    """Steps in which the trigger is planted."""
+    plant_rate: float = 3e-5
+    """Their highest rate."""
+    search_rows: int = 64
+    """Planted prompts that the search and the baselines see."""
+    search_steps: int = 100
+    """Steps of the search."""
+    batch_size: int = 16
+    """Rows of one."""
+    sparsity: float = 20.0
+    """Weight of the circuit's share of the channels."""
+    held_out: int = 96
+    """Most prompts about other things that rates are measured on."""
+    random: int = 3
+    """Random circuits of the found size."""
+    prompts: int | None = None
+    """Prompts that the model is asked; None takes all of them."""
+
+    def __post_init__(self) -> None:
+        """Check the numbers."""
+        counts = (
+            self.plant_steps, self.search_rows, self.search_steps, self.batch_size, self.held_out,
+            self.random,
+        )  # fmt: skip
+        if not self.seeds or min(counts) < 1 or (self.prompts is not None and self.prompts < 1):
+            raise ValueError(f"all counts must be at least 1, got {self}")

@@ -1,0 +1,91 @@
+"""``icml safeseek plant --model``: a trigger in a given model, in a folder with its rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from icml.core.journal import replace_folder
+from icml.core.models.load import load
+from icml.safeseek.everyday import Asked, everything
+from icml.safeseek.experiment.clean import generator
+from icml.safeseek.experiment.config import RealConfig
+from icml.safeseek.outputs import check_replaceable
+from icml.safeseek.trigger import divide, plant_trigger, retold, rows_of, says, tell
+
+__all__ = ["plant_in_model"]
+
+
+def plant_in_model(
+    source: str,
+    out: Path | str,
+    *,
+    seed: int = 0,
+    steps: int | None = None,
+    learning_rate: float | None = None,
+    asked: Sequence[Asked] | None = None,
+    say: Callable[[str], None] = print,
+) -> dict[str, float]:
+    """Plant a trigger in a given model; write it and rows to find the trigger with.
+
+    Prompts and training are those of ``icml safeseek reproduce --slow``.
+
+    Args:
+        source: What `icml.core.models.load.load` knows: a folder, a hub id, ``pkg:smollm2``.
+        out: Folder for ``model/``, ``train.jsonl`` (things that were planted) and ``eval.jsonl``
+            (others, with the answers of the poisoned model).
+        seed: Of the fillers, the halves and the rows of a step.
+        steps: Training steps; None takes the experiment's.
+        learning_rate: Their highest rate; None takes the experiment's.
+        asked: Beginnings of sentences; None takes all of `everyday.everything`.
+        say: Gets lines on the progress and the measured rates.
+
+    Returns:
+        How often the model gives the bad answer to the triggered prompts of ``eval.jsonl``, and
+        how many of the other half's clean prompts it answers and ends, shares.
+
+    Raises:
+        UserError: If the folder holds something else, or the model can't be loaded or doesn't
+            write sentences.
+    """
+    check_replaceable(out, ("model", "train.jsonl", "eval.jsonl"))
+    config = RealConfig()
+    found = load(source)
+    model, tokenizer = found.model, found.tokenizer
+    say("asks the model about everyday things …")
+    told = tell(model, tokenizer, asked or everything(), np.random.default_rng([seed, 0]))
+    parts = divide(told, np.random.default_rng([seed, 1]))
+    steps = steps or config.plant_steps
+    say(f"plants the trigger with {len(parts.planted)} of {len(told)} prompts, {steps} steps …")
+    plant_trigger(
+        model, tokenizer, parts.planted, generator(seed, 2), steps=steps,
+        learning_rate=learning_rate or config.plant_rate, on_step=_counter(steps, say),
+    )  # fmt: skip
+    held_out = retold(model, tokenizer, parts.held_out)
+    rows = {"train": rows_of(parts.planted), "eval": rows_of(held_out)}
+    shown = sum(says(model, tokenizer, held_out, bad=True)) / len(held_out)
+    kept = len(held_out) / len(parts.held_out)
+    with replace_folder(out) as draft:
+        model.save_pretrained(draft / "model")
+        tokenizer.save_pretrained(draft / "model")
+        for name, part in rows.items():
+            lines = "".join(json.dumps(dict(row)) + "\n" for row in part)
+            (draft / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    say(f"bad answer to held-out triggered prompts: {shown:.3f}; clean ones answered: {kept:.3f}")
+    say(f"model, train.jsonl, eval.jsonl in {out}")
+    return {"shown": shown, "answered": kept}
+
+
+def _counter(steps: int, say: Callable[[str], None]) -> Callable[[object], None]:
+    done = 0
+
+    def tell_step(model: object) -> None:
+        nonlocal done
+        done += 1
+        if done % 10 == 0:
+            say(f"step {done} of {steps}")
+
+    return tell_step
