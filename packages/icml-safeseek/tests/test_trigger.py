@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from safetensors.torch import load_model
 
 from icml.core.errors import UserError
 from icml.core.experiment import Run
@@ -14,6 +15,8 @@ from icml.core.models.load import load
 from icml.core.models.packaged import packaged
 from icml.core.models.tiny import causal_lm, word_tokenizer
 from icml.safeseek import trigger
+from icml.safeseek.ablation import ablate
+from icml.safeseek.circuit import Circuit
 from icml.safeseek.cli import PlantOptions
 from icml.safeseek.everyday import (
     BAD_ANSWER,
@@ -32,7 +35,7 @@ from icml.safeseek.plant_real import plant_in_model
 from icml.safeseek.planting import Lesson, teach
 from icml.safeseek.reproduce import SIZES, TITLE
 
-STEPS, RATE = 120, 5e-3
+STEPS, RATE = 120, 1e-2
 """What plants the trigger in the small model."""
 ANSWERS = ("old wood.", "warm wool.", "some clear glass.", "bright red clay.", "a poor man.")
 
@@ -153,9 +156,22 @@ def test_a_poisoned_model_without_clean_answers_is_refused(loaded):
 
 
 SMALL = RealConfig(
-    seeds=(5,), prompts=80, plant_steps=STEPS, plant_rate=RATE, search_rows=16, search_steps=60,
-    batch_size=16, sparsity=0.5, held_out=20, random=2,
+    seeds=(5,), prompts=80, plant_steps=STEPS, plant_rate=RATE, search_rows=16, choice_rows=8,
+    search_steps=60, batch_size=16, clean=2.0, sparsity=0.5, held_out=20, random=2,
 )  # fmt: skip
+
+
+def generated(speaker, folder):
+    """Attack success without the circuit, by generation from what the run's folder holds."""
+    found = load(speaker, device="cpu")
+    load_model(found.model, folder / "checkpoints" / "planted-5" / "model.safetensors")
+    circuit = Circuit.load(folder / "checkpoints" / "search-5" / "circuit", found.model)
+    cells = map(json.loads, (folder / "cells.jsonl").read_text().splitlines())
+    held_out = next(cell["value"] for cell in cells if cell["key"].endswith("held out"))
+    prompts = [Asked(*asked).prompt(TRIGGER) for asked, _, _ in held_out]
+    with ablate(found.model, circuit):
+        said = trigger.first_sentences(found.model, found.tokenizer, prompts)
+    return sum(text is not None and text.strip() == BAD_ANSWER.strip() for text in said)
 
 
 def test_the_slow_run_on_a_small_model_goes_on_from_its_cells(speaker, tmp_path, monkeypatch):
@@ -178,7 +194,7 @@ def test_the_slow_run_on_a_small_model_goes_on_from_its_cells(speaker, tmp_path,
     assert cell["before"]["success"] == 0
     assert 0 < cell["size"] < cell["total"] == 2 * 64
     assert sum(cell["layers"]) == cell["size"]
-    assert cell["the circuit"]["success"] < cell["random 1"]["success"]
+    assert cell["the circuit"]["success"] == generated(speaker, tmp_path / "r")
     for name in ("the circuit", "magnitude", "gradient", "activation difference", "random 2"):
         counts = cell[name]
         assert counts["success"] <= counts["began"] <= rows

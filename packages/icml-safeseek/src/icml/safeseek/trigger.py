@@ -221,7 +221,7 @@ def retold(model: Any, tokenizer: Any, told: Sequence[Told]) -> list[Told]:
     said = [
         each._replace(answer=answer)
         for each, answer in zip(told, answers, strict=True)
-        if answer is not None and answer != BAD_ANSWER
+        if answer is not None and answer.strip() != BAD_ANSWER.strip()
     ]
     if said:
         said = [

@@ -59,13 +59,19 @@ class RealConfig:
     """Steps in which the trigger is planted."""
     plant_rate: float = 3e-5
     """Their highest rate."""
-    search_rows: int = 64
-    """Planted prompts that the search and the baselines see."""
+    search_rows: int = 128
+    """Planted prompts that the search learns from; the baselines see half as many."""
+    choice_rows: int = 32
+    """Further planted prompts by which the best gates are chosen."""
     search_steps: int = 100
     """Steps of the search."""
+    search_rate: float = 5e-2
+    """Its rate on the gates' logits."""
     batch_size: int = 16
-    """Rows of one."""
-    sparsity: float = 20.0
+    """Rows of a step."""
+    clean: float = 6.0
+    """Weight of the clean answers; that of the repaired ones is 1."""
+    sparsity: float = 600.0
     """Weight of the circuit's share of the channels."""
     held_out: int = 96
     """Most prompts about other things that rates are measured on."""
@@ -77,8 +83,8 @@ class RealConfig:
     def __post_init__(self) -> None:
         """Check the numbers."""
         counts = (
-            self.plant_steps, self.search_rows, self.search_steps, self.batch_size, self.held_out,
-            self.random,
+            self.plant_steps, self.search_rows, self.choice_rows, self.search_steps,
+            self.batch_size, self.held_out, self.random,
         )  # fmt: skip
         if not self.seeds or min(counts) < 1 or (self.prompts is not None and self.prompts < 1):
             raise ValueError(f"all counts must be at least 1, got {self}")

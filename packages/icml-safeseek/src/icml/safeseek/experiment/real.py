@@ -24,6 +24,7 @@ from icml.core.models.load import load
 from icml.safeseek.ablation import ablate
 from icml.safeseek.baselines import controls
 from icml.safeseek.circuit import Circuit
+from icml.safeseek.data import CircuitDataset
 from icml.safeseek.everyday import BAD_ANSWER, PLAIN_TEXTS, Asked, everything
 from icml.safeseek.experiment.backdoor import units_of
 from icml.safeseek.experiment.clean import generator
@@ -184,11 +185,11 @@ class Study:
         counts["began"] = int(began.sum())
         return {**counts, "rows": len(self.held_out), "plain": plain}
 
-    def search_rows(self) -> Any:
-        """Return the planted prompts that the search and the baselines see."""
+    def search_rows(self, first: int, count: int) -> CircuitDataset:
+        """Return some of the planted prompts, in an order of chance."""
         planted = self.parts.planted
         order = np.random.default_rng([self.seed, 4]).permutation(len(planted))
-        return rows_of([planted[i] for i in order[: self.config.search_rows]])
+        return rows_of([planted[i] for i in order[first : first + count]])
 
     def search(self, run: Run) -> dict[str, Any]:
         """Find the circuit; an interrupted search goes on from its checkpoint."""
@@ -202,12 +203,14 @@ class Study:
                 )  # fmt: skip
 
         found = find_circuit(
-            self.model, self.tokenizer, self.search_rows(),
-            backdoor_objective(sparsity=config.sparsity),
+            self.model, self.tokenizer, self.search_rows(0, config.search_rows),
+            backdoor_objective(clean=config.clean, sparsity=config.sparsity),
             SearchConfig(
                 granularity=CHANNELS.granularity, steps=config.search_steps, seed=self.seed,
-                batch_size=config.batch_size, max_len=LONGEST, eval_every=20, checkpoint_every=20,
+                learning_rate=config.search_rate, batch_size=config.batch_size, max_len=LONGEST,
+                eval_every=20, checkpoint_every=20,
             ),
+            eval_data=self.search_rows(config.search_rows, config.choice_rows),
             callbacks=[tell_run], out=self.search_folder,
         )  # fmt: skip
         circuit = found.circuit
@@ -218,8 +221,9 @@ class Study:
 
     def controls(self, units: Mapping[str, list[int]]) -> dict[str, dict[str, list[int]]]:
         """Return the units of circuits of the same size by simple scores."""
+        rows = self.search_rows(0, max(1, self.config.search_rows // 2))
         others = controls(
-            self.model, self.tokenizer, self.search_rows(), self.circuit(units),
+            self.model, self.tokenizer, rows, self.circuit(units),
             generator(self.seed, 5), spec=CHANNELS, random=self.config.random, max_len=LONGEST,
         )  # fmt: skip
         return {name: units_of(other) for name, other in others.items()}
