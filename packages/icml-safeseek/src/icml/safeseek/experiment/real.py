@@ -206,7 +206,7 @@ class Study:
             self.model, self.tokenizer, self.search_rows(0, config.search_rows),
             backdoor_objective(clean=config.clean, sparsity=config.sparsity),
             SearchConfig(
-                granularity=CHANNELS.granularity, steps=config.search_steps, seed=self.seed,
+                granularity=tuple(CHANNELS.granularity), steps=config.search_steps, seed=self.seed,
                 learning_rate=config.search_rate, batch_size=config.batch_size, max_len=LONGEST,
                 eval_every=20, checkpoint_every=20,
             ),
