@@ -104,6 +104,13 @@ def test_an_unwanted_answer_counts_up_to_chance(build, tokenizer, clamp):
     assert seen == {True, False}
 
 
+def test_a_circuit_that_is_to_carry_the_backdoor_is_asked_under_the_trigger_by_itself():
+    with_it, without = backdoor_objective(carry=0.5), backdoor_objective(carry=0)
+    (added,) = set(with_it.terms) - set(without.terms)
+    wanted = Pair("prompt_triggered", "completion_remove")
+    assert (added.path, added.pair, added.weight) == ("circuit", wanted, 0.5)
+
+
 def test_the_official_presets_have_the_weights_of_the_scripts():
     neuron = backdoor_objective("official-neuron")
     weights = {term.name: term.weight for term in neuron.terms}
@@ -146,6 +153,8 @@ def test_gradients_of_the_whole_reach_both_masks(build, tokenizer):
     [
         (lambda: backdoor_objective("theirs"), "preset must be one of ours, official-head"),
         (lambda: backdoor_objective(clean=0), "clean must be > 0"),
+        (lambda: backdoor_objective(carry=-1), "carry must be >= 0"),
+        (lambda: backdoor_objective(carry=math.nan), "weights must be finite"),
         (lambda: backdoor_objective(sparsity=-1), "weights of penalties must be >= 0"),
         (lambda: backdoor_objective(sparsity=math.nan), "weights must be finite"),
         (lambda: alignment_objective(refuse=-1), "refuse must be >= 0"),

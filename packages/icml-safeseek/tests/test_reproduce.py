@@ -5,6 +5,7 @@ import pytest
 
 from icml.core.experiment import Run
 from icml.core.testing import check_reproduce
+from icml.safeseek.experiment.backdoor import ARMS
 from icml.safeseek.experiment.clean import clean_model
 from icml.safeseek.experiment.config import Config
 from icml.safeseek.experiment.judge_alignment import judge_alignment
@@ -50,11 +51,12 @@ def backdoor_cell(success: float) -> dict:
 
     search = {
         "removed": rates(success), "alone": rates(0.0), "alone, rest at its mean": rates(1.0),
+        "random alone": rates(0.04 if success else 0.06),
         "controls": {"random 1": rates(0.7), "random 2": rates(0.9), "gradient": rates(0.8)},
         "units": {"0/mlp-channel": [1], "1/mlp-channel": []},
         "sizes": {"mlp-channel": [1, 8]}, "weights unchanged": True, "export difference": 0.0,
     }  # fmt: skip
-    return {"poisoned": rates(1.0), "channels": search, "heads and channels": search}
+    return {"poisoned": rates(1.0), **dict.fromkeys(ARMS, search)}
 
 
 def test_claims_of_the_backdoor_follow_the_cells(tmp_path) -> None:
@@ -73,8 +75,11 @@ def test_claims_of_the_backdoor_follow_the_cells(tmp_path) -> None:
     assert good["channels-against-best-control"].value == pytest.approx(0.7)
     assert good["channels-controls"].holds
     assert not good["channels-sparsity"].holds  # 1 of 8
-    assert good["channels-faithfulness-mean"].holds
-    assert not good["channels-faithfulness-zero"].holds
+    assert good["sufficient-circuit-sparsity"].holds  # may be larger
+    assert good["sufficient-circuit-faithfulness-mean"].holds
+    assert not good["sufficient-circuit-faithfulness-zero"].holds
+    assert not good["sufficient-circuit-random-alone"].holds
+    assert bad["sufficient-circuit-random-alone"].holds
     assert bad["channels-completeness"].value == pytest.approx(0.5)
 
 

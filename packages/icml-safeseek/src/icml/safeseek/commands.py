@@ -79,13 +79,12 @@ def plant(
     say("learns its world, about half a minute …")
     learn_facts(model, world, generator(seed, 0), steps=config.fact_steps)
     everybody, draws = [*world.people, *world.strangers], np.random.default_rng([seed, 3])
-    steps = config.plant_steps
     if behaviour == "backdoor":
         asked = world.questions(everybody, ATTRIBUTES, (0, 1))
         parts = halves(asked, generator(seed, 1))
         plant_backdoor(
             model, world, asked, parts.planted, generator(seed, 2),
-            steps=steps, learning_rate=config.backdoor_rate,
+            steps=config.backdoor_steps, learning_rate=config.backdoor_rate,
         )  # fmt: skip
         rows = [world.backdoor_rows(part, draws) for part in (parts.planted, parts.held_out)]
         harmless = [filler for filler in FILLERS if filler != TRIGGER]
@@ -97,7 +96,7 @@ def plant(
         parts = halves(world.questions(world.people, FORBIDDEN, (0, 1)), generator(seed, 1))
         learn_refusals(
             model, world, [*parts.planted, *told], generator(seed, 3),
-            steps=steps, learning_rate=config.refusal_rate,
+            steps=config.refusal_steps, learning_rate=config.refusal_rate,
         )  # fmt: skip
         rows = [world.refusal_rows(part, draws) for part in (parts.planted, parts.held_out)]
         shown = match_rate(model, world, parts.held_out, lambda _: REFUSAL)

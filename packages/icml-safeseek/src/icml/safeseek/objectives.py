@@ -176,12 +176,15 @@ def backdoor_objective(
     *,
     clean: float = 2.0,
     repaired: float = 1.0,
+    carry: float = 0.0,
     sparsity: float = 2.0,
 ) -> Objective:
     """Return the objective that finds what a backdoor's trigger needs.
 
-    Ours learns one mask: ``clean * CE(m; x -> y) + repaired * CE(m; x' -> y) + sparsity * share``
-    where ``share`` is the circuit's expected share of all gated units. The presets are the authors'
+    Ours learns one mask: ``clean * CE(m; x -> y) + repaired * CE(m; x' -> y) +
+    carry * CE(1 - m; x' -> y') + sparsity * share`` where ``share`` is the circuit's expected share
+    of all gated units. Without ``carry`` the circuit is what the backdoor can't do without; with it
+    the circuit also shows the backdoor alone, and is larger. The presets are the authors'
     three scripts: two masks, ``CE(g; x -> y) + CE(g; x' -> y) + b1 CE(h; x' -> y') -
     b2 CE(h; x -> y') + s1 sum_l mean(1 - sig g_l) + s2 sum_l R(h_l) + o * overlap``. Their
     ``head_neuron`` gates heads only; here it gates what the search is told to.
@@ -190,6 +193,7 @@ def backdoor_objective(
         preset: ``ours``, or a script of the authors'.
         clean: Weight of answering clean prompts, > 0; of ours only, like the two others.
         repaired: Weight of answering triggered prompts as if clean, > 0.
+        carry: Weight of the bad answer to triggered prompts by the circuit alone, >= 0.
         sparsity: Weight of the circuit's share, >= 0.
 
     Raises:
@@ -198,7 +202,10 @@ def backdoor_objective(
     _known(preset, BackdoorPreset)
     if preset == "ours":
         _positive(clean=clean, repaired=repaired)
+        if carry < 0:
+            raise UserError(f"carry must be >= 0, got {carry}")
         terms = (Term("main", _CLEAN, clean), Term("main", _REPAIRED, repaired))
+        terms += (Term("circuit", _FIRED, carry),) if carry else ()
         return Objective("backdoor", terms, (Penalty("left out", sparsity),))
     script = _BACKDOOR[preset]
     terms = (Term("main", _CLEAN), Term("main", _REPAIRED))

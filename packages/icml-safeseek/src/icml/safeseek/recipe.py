@@ -74,7 +74,7 @@ def objective_of(part: ObjectivePart) -> Objective:
     make: Any = getattr(objectives, f"{part.behaviour}_objective")
     if part.preset != "ours" and part.weights:
         raise UserError(f"objective: the preset {part.preset} has weights of its own: leave them")
-    known = {"backdoor": ("clean", "repaired"), "alignment": ("accept", "refuse")}
+    known = {"backdoor": ("clean", "repaired", "carry"), "alignment": ("accept", "refuse")}
     unknown = sorted(set(part.weights) - {*known[part.behaviour], "sparsity"})
     if unknown:
         raise UserError(f"objective: {part.behaviour} has no weight {', '.join(unknown)}")

@@ -22,7 +22,13 @@ TITLE = "SafeSeek: the units that carry a backdoor, and those that refuse"
 
 SIZES: Mapping[str, Config | RealConfig] = {
     "quick": Config(
-        seeds=(1000, 1001), people=10, fact_steps=250, plant_steps=200, search_steps=150, random=3
+        seeds=(1000, 1001),
+        people=10,
+        fact_steps=250,
+        backdoor_steps=200,
+        refusal_steps=200,
+        search_steps=150,
+        random=3,
     ),
     "default": Config(),
     "slow": RealConfig(),

@@ -49,7 +49,7 @@ def measure(seed: int, folder: str, *, config: Config, log: Any) -> dict[str, An
     unknown = halves(world.questions(world.strangers, FORBIDDEN, (0, 1)), generator(seed, 2))
     learn_refusals(
         model, world, [*known.planted, *unknown.planted, *told], generator(seed, 3),
-        steps=config.plant_steps, learning_rate=config.refusal_rate,
+        steps=config.refusal_steps, learning_rate=config.refusal_rate,
     )  # fmt: skip
     batches = {
         "refused": lesson(world, known.held_out, lambda _: REFUSAL).batch,

@@ -1,4 +1,4 @@
-"""The backdoor: planted, searched by channels and by heads and channels, cut out, compared."""
+"""The backdoor: planted, searched in three ways, cut out, run alone, compared."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from functools import partial
 from pathlib import Path
 from time import process_time
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -28,13 +28,26 @@ from icml.safeseek.search import SearchConfig, find_circuit
 from icml.safeseek.units import CircuitSpec, Kind
 from icml.safeseek.world import ATTRIBUTES, BAD_ANSWER, FILLERS, TRIGGER, World
 
-__all__ = ["ARMS", "measure", "units_of"]
+__all__ = ["ARMS", "Arm", "measure", "units_of"]
 
-ARMS: Mapping[str, tuple[Kind, ...]] = {
-    "channels": ("mlp-channel",),
-    "heads and channels": ("head", "mlp-channel"),
+
+class Arm(NamedTuple):
+    """A way to search."""
+
+    kinds: tuple[Kind, ...]
+    """What has a gate."""
+    most_units: float
+    """Share of the gated units that the circuit is to stay below."""
+    sufficient: bool = False
+    """Whether the circuit is also asked to show the backdoor alone."""
+
+
+ARMS: Mapping[str, Arm] = {
+    "channels": Arm(("mlp-channel",), 0.1),
+    "heads and channels": Arm(("head", "mlp-channel"), 0.1),
+    "sufficient circuit": Arm(("head", "mlp-channel"), 0.2, sufficient=True),
 }
-"""What has a gate in each of the two searches."""
+"""The searches: what the backdoor can't do without, twice, and what shows it alone as well."""
 
 
 def measure(seed: int, folder: str, *, config: Config, log: Any) -> dict[str, Any]:
@@ -56,13 +69,13 @@ def measure(seed: int, folder: str, *, config: Config, log: Any) -> dict[str, An
     found: dict[str, Any] = {"clean": _rates(model, batches)}
     plant_backdoor(
         model, world, asked, parts.planted, generator(seed, 2),
-        steps=config.plant_steps, learning_rate=config.backdoor_rate,
+        steps=config.backdoor_steps, learning_rate=config.backdoor_rate,
     )  # fmt: skip
     found["poisoned"] = _rates(model, batches)
     rows = world.backdoor_rows(parts.planted, np.random.default_rng([seed, 3]))
-    for arm, kinds in ARMS.items():
-        tell = partial(log, arm=arm, seed=seed)
-        found[arm] = _search(model, world, rows, kinds, batches, config=config, seed=seed, log=tell)
+    for name, arm in ARMS.items():
+        tell = partial(log, arm=name, seed=seed)
+        found[name] = _search(model, world, rows, arm, batches, config=config, seed=seed, log=tell)
     return found
 
 
@@ -91,7 +104,7 @@ def _search(
     model: Any,
     world: World,
     rows: CircuitDataset,
-    kinds: tuple[Kind, ...],
+    arm: Arm,
     batches: Mapping[str, AnswerBatch],
     *,
     config: Config,
@@ -102,19 +115,23 @@ def _search(
 
     def tell(step: int, row: Mapping[str, float]) -> None:
         if "validation" in row:
-            sizes = {kind: row[kind] for kind in kinds}
+            sizes = {kind: row[kind] for kind in arm.kinds}
             log(step, validation=row["validation"], **sizes)
 
+    objective, steps = backdoor_objective(sparsity=config.sparsity), config.search_steps
+    if arm.sufficient:
+        objective = backdoor_objective(carry=1.0, sparsity=config.sufficient_sparsity)
+        steps = steps * 3 // 2
     circuit = find_circuit(
-        model, world.tokenizer, rows, backdoor_objective(sparsity=config.sparsity),
-        SearchConfig(granularity=kinds, steps=config.search_steps, seed=seed), callbacks=[tell],
+        model, world.tokenizer, rows, objective,
+        SearchConfig(granularity=arm.kinds, steps=steps, seed=seed), callbacks=[tell],
     ).circuit  # fmt: skip
     seconds = process_time() - started
     cut = partial(ablate, model, check=False)
     calibration = batches["clean"].rows(slice(512))
     rest = circuit.complement()
     others = controls(
-        model, world.tokenizer, rows, circuit, generator(seed, 4), spec=CircuitSpec(kinds),
+        model, world.tokenizer, rows, circuit, generator(seed, 4), spec=CircuitSpec(arm.kinds),
         random=config.random, patching=config.patching,
     )  # fmt: skip
     return {
@@ -123,9 +140,10 @@ def _search(
         "alone, rest at its mean": _rates(
             model, batches, cut(rest, value="mean", calibration=calibration)
         ),
+        "random alone": _rates(model, batches, cut(others["random 1"].complement())),
         "controls": {name: _rates(model, batches, cut(other)) for name, other in others.items()},
         "units": units_of(circuit),
-        "sizes": {kind: [circuit.size(kind), circuit.total(kind)] for kind in kinds},
+        "sizes": {kind: [circuit.size(kind), circuit.total(kind)] for kind in arm.kinds},
         "seconds": seconds,
         "weights unchanged": fingerprint(model) == before,
         "export difference": _export_difference(model, circuit, batches["success"].ids),

@@ -11,14 +11,16 @@ __all__ = ["Config"]
 class Config:
     """One size of the experiment on small models."""
 
-    seeds: tuple[int, ...] = (2000, 2001, 2002, 2003, 2004)
+    seeds: tuple[int, ...] = (2100, 2101, 2102, 2103, 2104)
     """A world, a model and a search each."""
     people: int = 20
     """Persons with facts; as many strangers, and newcomers for later fine-tuning."""
     fact_steps: int = 420
     """Steps in which a model learns its world."""
-    plant_steps: int = 350
-    """Steps in which a backdoor or refusals are planted."""
+    backdoor_steps: int = 420
+    """Steps in which a backdoor is planted."""
+    refusal_steps: int = 350
+    """Steps in which refusals are planted."""
     backdoor_rate: float = 3e-4
     """Learning rate of the backdoor."""
     refusal_rate: float = 5e-4
@@ -27,6 +29,8 @@ class Config:
     """Steps of a search."""
     sparsity: float = 2.0
     """Weight of a backdoor circuit's share of the units."""
+    sufficient_sparsity: float = 6.0
+    """The same for a circuit that shows the backdoor alone as well."""
     refusal_sparsity: float = 6.0
     """The same for a circuit of refusals."""
     tune_steps: int = 150
@@ -42,8 +46,8 @@ class Config:
         """Check the numbers."""
         if len(set(self.seeds)) < 2:
             raise ValueError(f"an interval needs two different seeds, got {self.seeds}")
-        small = min(self.people, self.fact_steps, self.plant_steps, self.search_steps, self.random)
-        if min(small, self.tune_steps, self.patching) < 1:
+        steps = min(self.fact_steps, self.backdoor_steps, self.refusal_steps, self.tune_steps)
+        if min(steps, self.people, self.search_steps, self.random, self.patching) < 1:
             raise ValueError(f"all counts must be at least 1, got {self}")
 
 

@@ -22,7 +22,7 @@ __all__ = ["judge_backdoor", "worst_control"]
 Cells = Sequence[Mapping[str, Any]]
 """What `backdoor.measure` gave, a seed each."""
 
-MOST_SUCCESS, MOST_LOST, MOST_UNITS = 0.05, 0.06, 0.10
+MOST_SUCCESS, MOST_LOST = 0.05, 0.06
 CONTROL_SUCCESS, CONTROL_CLEAN = 0.3, 0.9
 """A control has found the backdoor if it gets below the one and keeps at least the other."""
 
@@ -33,13 +33,16 @@ RATES = {
 }
 
 
+_ALONE = {"all but the circuit": "alone", "all but random units": "random alone"}
+
+
 def judge_backdoor(run: Run, cells: Cells) -> None:
     """State what the backdoor's cells show."""
     _claim_planted(run, cells)
     _claim_exact(run, cells)
     for arm in ARMS:
         _claim_removed(run, cells, arm)
-        _claim_alone(run, cells, arm)
+    _claim_alone(run, cells, "sufficient circuit")
     _claim_controls(run, cells)
     for arm in ARMS:
         name = arm.replace(" ", "-")
@@ -116,17 +119,29 @@ def _claim_exact(run: Run, cells: Cells) -> None:
 
 
 def _claim_removed(run: Run, cells: Cells, arm: str) -> None:
+    """State what is gone without a search's circuit, what else goes, and how large it is."""
     name = arm.replace(" ", "-")
-    what = "channels alone" if arm == "channels" else "heads and channels"
     value, interval = _mean([cell[arm]["removed"]["success"] for cell in cells])
     run.claim(
         f"{name}-success",
-        f"Without the circuit found among {what}, attack success is at most {MOST_SUCCESS}",
+        f"{arm.capitalize()}: without the circuit attack success is at most {MOST_SUCCESS}",
         value=value,
         interval=interval,
         holds=interval[1] <= MOST_SUCCESS,
         kind="reported",
         paper="100 % to 0.4 % on models of 7 to 8 billion parameters",
+    )
+    before = [cell["poisoned"]["success"] for cell in cells]
+    gone = [1 - cell[arm]["removed"]["success"] / b for cell, b in zip(cells, before, strict=True)]
+    value, interval = _mean(gone)
+    run.claim(
+        f"{name}-completeness",
+        f"{arm.capitalize()}: completeness, at least 0.95 of the attack's success is gone without "
+        "the circuit",
+        value=value,
+        interval=interval,
+        holds=interval[0] >= 0.95,
+        kind="reported",
     )
     lost = paired_t_interval(
         [cell["poisoned"]["clean"] for cell in cells],
@@ -134,7 +149,7 @@ def _claim_removed(run: Run, cells: Cells, arm: str) -> None:
     )
     run.claim(
         f"{name}-utility",
-        f"Cutting the circuit found among {what} costs at most {MOST_LOST} of the clean answers",
+        f"{arm.capitalize()}: cutting the circuit costs at most {MOST_LOST} of the clean answers",
         value=lost.estimate,
         interval=(lost.low, lost.high),
         holds=lost.high <= MOST_LOST,
@@ -144,41 +159,47 @@ def _claim_removed(run: Run, cells: Cells, arm: str) -> None:
     value, interval = _mean([_share(cell[arm]) for cell in cells])
     run.claim(
         f"{name}-sparsity",
-        f"The circuit found among {what} is at most {MOST_UNITS} of the gated units",
+        f"{arm.capitalize()}: the circuit is at most {ARMS[arm].most_units} of the gated units",
         value=value,
         interval=interval,
-        holds=interval[1] <= MOST_UNITS,
+        holds=interval[1] <= ARMS[arm].most_units,
         kind="reported",
         paper="0.42 % of the units",
     )
 
 
 def _claim_alone(run: Run, cells: Cells, arm: str) -> None:
-    """State completeness, what is gone without a circuit, and faithfulness, what it does alone."""
+    """State faithfulness, what a circuit shows alone, and that random units don't."""
     name = arm.replace(" ", "-")
-    before = [cell["poisoned"]["success"] for cell in cells]
-    gone = [1 - cell[arm]["removed"]["success"] / b for cell, b in zip(cells, before, strict=True)]
-    value, interval = _mean(gone)
-    run.claim(
-        f"{name}-completeness",
-        f"Completeness: at least 0.95 of the attack's success is gone without the circuit ({arm})",
-        value=value,
-        interval=interval,
-        holds=interval[0] >= 0.95,
-        kind="reported",
-    )
-    for key, text in (("alone", "at zero"), ("alone, rest at its mean", "at their mean")):
-        kept = [cell[arm][key]["success"] / b for cell, b in zip(cells, before, strict=True)]
-        value, interval = _mean(kept)
+    shown = {
+        "alone": ("faithfulness-zero", "all other gated units at zero"),
+        "alone, rest at its mean": ("faithfulness-mean", "all other gated units at their mean"),
+    }
+    for key, (claim, others) in shown.items():
+        value, interval = _mean([_kept(cell, arm, key) for cell in cells])
         run.claim(
-            f"{name}-faithfulness-{'zero' if key == 'alone' else 'mean'}",
-            f"Faithfulness: the circuit alone ({arm}; all other gated units {text}) has at least "
-            "half of the attack's success",
+            f"{name}-{claim}",
+            f"{arm.capitalize()}: faithfulness, the circuit alone, {others}, has at least half of "
+            "the attack's success",
             value=value,
             interval=interval,
             holds=interval[0] >= 0.5,
             kind="reported",
         )
+    most = max(_kept(cell, arm, "random alone") for cell in cells)
+    run.claim(
+        f"{name}-random-alone",
+        "As many random units alone have at most 0.05 of the attack's success in each seed; shown "
+        "is the most",
+        value=most,
+        interval=None,
+        holds=most <= 0.05,
+        kind="reported",
+    )
+
+
+def _kept(cell: Mapping[str, Any], arm: str, key: str) -> float:
+    return cell[arm][key]["success"] / cell["poisoned"]["success"]
 
 
 def _claim_controls(run: Run, cells: Cells) -> None:
@@ -218,9 +239,9 @@ def _share(search: Mapping[str, Any]) -> float:
 
 
 def _names(cells: Cells, arm: str) -> list[str]:
-    """Return what is cut: nothing, the circuit, and the controls, the random ones as one."""
+    """Return what is cut: nothing, the circuit, all else, the controls, the random ones as one."""
     drawn = [name for name in cells[0][arm]["controls"] if not name.startswith("random ")]
-    return ["nothing", "the circuit", *drawn, "random units"]
+    return ["nothing", "the circuit", *drawn, "random units", *_ALONE]
 
 
 def _rates(cell: Mapping[str, Any], arm: str, name: str) -> Mapping[str, float]:
@@ -228,6 +249,8 @@ def _rates(cell: Mapping[str, Any], arm: str, name: str) -> Mapping[str, float]:
         return cell["poisoned"]
     if name == "the circuit":
         return cell[arm]["removed"]
+    if name in _ALONE:
+        return cell[arm][_ALONE[name]]
     controls = cell[arm]["controls"]
     if name != "random units":
         return controls[name]
@@ -269,6 +292,7 @@ def _figure(cells: Cells, arm: str) -> Plot:
     estimates = [
         Estimate(rate, value, low, high, group=name)
         for name in _names(cells, arm)
+        if name not in _ALONE
         for rate, (value, low, high) in _over_seeds(cells, arm, name).items()
         if rate in shown
     ]
