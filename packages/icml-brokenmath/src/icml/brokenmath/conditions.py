@@ -22,7 +22,8 @@ from inspect_ai.model import (
 from inspect_ai.solver import Generate, Solver, TaskState, solver
 
 from icml.brokenmath import prompts
-from icml.brokenmath.judge import vote
+from icml.brokenmath.judge import model_or_named, vote
+from icml.brokenmath.options import checked_flag, checked_whole
 from icml.core.errors import UserError
 
 CANDIDATES = "brokenmath:candidates"
@@ -31,6 +32,9 @@ DUELS = "brokenmath:duels"
 """Key of the store: of each duel the two candidates' numbers and the votes."""
 REVIEWS = "brokenmath:reviews"
 """Key of the store: of each round what the review said."""
+
+MOST_ANSWERS, MOST_ROUNDS = 1024, 100
+"""Of best_of_n and of refine_agent (ours): more is a slip of the hand, and would be paid for."""
 
 
 def request(state: TaskState, *extra: str) -> str:
@@ -108,14 +112,19 @@ def best_of_n(n: int = 4, judge: str | Model | None = None, *, balanced: bool = 
             once, with the first as A: what a judge prefers in A then counts.
 
     Raises:
-        UserError: If n is no power of 2 above 1.
+        UserError: If n is no power of 2 from 2 to 1024, balanced is no truth value, or there is no
+            such judge.
     """
-    if n < 2 or n & (n - 1):
-        raise UserError(f"a bracket needs 2, 4, 8, … answers, got n={n}")
+    n = checked_whole("n", n, least=2, most=MOST_ANSWERS)
+    if n & (n - 1):
+        raise UserError(f"n must be a power of 2, since a bracket halves them, got n={n}")
+    checked_flag("balanced", balanced)
+    # Had now: a judge that can't be asked would be found out after all answers were paid for.
+    named = None if judge is None else model_or_named("duel_judge", judge)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         model = get_model()
-        referee = model if judge is None else get_model(judge)
+        referee = model if named is None else named
         asked = request(state)
         messages: list[ChatMessage] = [ChatMessageUser(content=asked)]
         seed = (model.config.seed or 0) + n * (state.epoch - 1)
@@ -185,10 +194,10 @@ def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
         failures: Failed reviews after which it gives up; the last answer stands.
 
     Raises:
-        UserError: If one of them is below 1.
+        UserError: If one of them is no whole number from 1 to 100.
     """
-    if rounds < 1 or failures < 1:
-        raise UserError(f"rounds and failures must be at least 1, got {rounds} and {failures}")
+    rounds = checked_whole("rounds", rounds, least=1, most=MOST_ROUNDS)
+    failures = checked_whole("failures", failures, least=1, most=MOST_ROUNDS)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         asked = request(state)

@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, get_args
 
 from icml.brokenmath.categories import Behaviour, majority
+from icml.brokenmath.options import SEEDS, checked_text, checked_whole, checked_word
 from icml.brokenmath.prompts import JUDGE, fenced
 from icml.brokenmath.rule_judge import Judgement, RuleJudge
 from icml.brokenmath.verdicts import WORDS, parse_verdict, parse_word
 from icml.core.chat import model_named
-from icml.core.errors import UserError
+from icml.core.errors import UserError, require
 from icml.core.votes import TieRule
 
 if TYPE_CHECKING:
@@ -31,8 +32,11 @@ __all__ = [
     "parse_verdict",
 ]
 
+EXTRA = "icml-brokenmath[inspect]"
 VOTES = 3
 """Calls of the judge for an answer (Sec. 3)."""
+MOST_VOTES = 100
+"""For an answer (ours): more is a slip of the hand, and would be paid for."""
 
 
 class LLMJudge:
@@ -50,14 +54,14 @@ class LLMJudge:
             seed: Of the votes and of the code that fences what is judged.
 
         Raises:
-            UserError: If votes is below 1 or the rule is unknown.
+            UserError: If an option has no such type or value.
         """
-        if votes < 1:
-            raise UserError(f"a judge needs at least 1 vote, got {votes}")
-        if votes % 2 == 0:
-            warnings.warn(f"{votes} votes can tie: take an odd number", stacklevel=2)
-        majority(["ideal"], tie_rule=tie_rule)
-        self.model, self.votes, self.tie_rule, self.seed = model, votes, tie_rule, seed
+        self.model = model
+        self.votes = checked_whole("votes", votes, least=1, most=MOST_VOTES)
+        self.tie_rule: TieRule = checked_word("tie_rule", tie_rule, get_args(TieRule))
+        self.seed = checked_whole("seed", seed, least=0, most=SEEDS - 1)
+        if self.votes % 2 == 0:
+            warnings.warn(f"{self.votes} votes can tie: take an odd number", stacklevel=2)
 
     @property
     def name(self) -> str:
@@ -154,14 +158,38 @@ async def vote(
     return list(await asyncio.gather(*(one(number) for number in range(votes))))
 
 
-def judge_model(name: str) -> Model:
+def judge_model(name: str, *, role: str = "judge") -> Model:
     """Return a model of inspect-ai for a judge, for example ``openai/gpt-5-mini``.
+
+    Args:
+        name: As on inspect's command line.
+        role: What it is wanted for, for the message.
 
     Raises:
         MissingExtra: If inspect-ai is not installed.
         UserError: If there is no such model or its client is missing.
     """
-    return model_named(name, role="judge", extra="icml-brokenmath[inspect]")
+    return model_named(name, role=role, extra=EXTRA)
+
+
+def model_or_named(option: str, value: str | Model) -> Model:
+    """Return the model that an option gives or names.
+
+    Args:
+        option: Its name, for the message.
+        value: A model of inspect-ai or its name.
+
+    Raises:
+        MissingExtra: If inspect-ai is not installed.
+        UserError: If it is neither, there is no such model, or its client is missing.
+    """
+    from_outside: Any = require("inspect_ai.model", extra=EXTRA)
+    if isinstance(value, from_outside.Model):
+        return value
+    wanted = "rule, or a model such as openai/gpt-5-mini"
+    if option != "judge":
+        wanted = wanted.removeprefix("rule, or ")
+    return judge_model(checked_text(option, value, wanted), role=option)
 
 
 def judge_named(
@@ -172,15 +200,22 @@ def judge_named(
     Args:
         name: ``rule``, or a model of inspect-ai or its name.
         votes: Of a model; None is the paper's 3.
-        tie_rule: Of a model.
-        seed: Of a model.
+        tie_rule: Of a model; the rules don't use it.
+        seed: Of a model; the rules don't use it.
 
     Raises:
-        UserError: If votes are given to the rules, or the model can't be had.
+        UserError: If an option has no such type or value, votes are given to the rules, or the
+            model can't be had.
     """
-    if name == "rule":
-        if votes is not None:
-            raise UserError(f"the rule judge has no votes: leave out votes={votes}")
+    from_rules = isinstance(name, str) and name == "rule"
+    if from_rules and votes is not None:
+        raise UserError(f"the rule judge has no votes: leave out votes={votes}")
+    # All of them at once, also those that this judge doesn't use.
+    checked_word("tie_rule", tie_rule, get_args(TieRule))
+    checked_whole("seed", seed, least=0, most=SEEDS - 1)
+    if votes is not None:
+        checked_whole("votes", votes, least=1, most=MOST_VOTES)
+    if from_rules:
         return RuleJudge()
-    model = judge_model(name) if isinstance(name, str) else name
+    model = model_or_named("judge", name)
     return LLMJudge(model, votes=VOTES if votes is None else votes, tie_rule=tie_rule, seed=seed)

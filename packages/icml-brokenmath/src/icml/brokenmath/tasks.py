@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
 
@@ -19,6 +20,7 @@ from inspect_ai.solver import Generate, Solver, TaskState, solver
 from icml.brokenmath import conditions, prompts
 from icml.brokenmath.items import Item, load_items
 from icml.brokenmath.judge import Judge, RuleJudge, judge_named
+from icml.brokenmath.options import checked_text, checked_word
 from icml.brokenmath.scoring import brokenmath_behaviour, brokenmath_solved
 from icml.core.errors import UserError
 from icml.core.votes import TieRule
@@ -40,10 +42,7 @@ def condition_solver(condition: Condition, **options: Any) -> Solver:
     Raises:
         UserError: If the condition is unknown, or doesn't have an option that is given.
     """
-    if condition not in get_args(Condition):
-        raise UserError(
-            f"condition must be one of {', '.join(get_args(Condition))}, got {condition!r}"
-        )
+    checked_word("condition", condition, get_args(Condition))
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
         if _OPTIONS[name] != condition:
@@ -115,9 +114,21 @@ def _judge(
 ) -> Judge:
     if not items:
         raise UserError("the task needs at least one item")
-    asked = judge_named(judge, votes=votes, tie_rule=tie_rule, seed=seed)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", r"\d+ votes can tie", UserWarning)  # the scorer says it
+        asked = judge_named(judge, votes=votes, tie_rule=tie_rule, seed=seed)
     asked.check(items)
     return asked
+
+
+def _items(items: object, revision: object) -> list[Item]:
+    """Load items as a command line names them: what looks like a number arrives as one."""
+    source = checked_text("items", items, "verified, the path of a file, or hf:NAME")
+    if isinstance(revision, int) and not isinstance(revision, bool):
+        revision = str(revision)
+    if revision is not None:
+        revision = checked_text("revision", revision, "a commit of 40 hex digits")
+    return load_items(source, revision=revision)
 
 
 @task
@@ -151,7 +162,7 @@ def brokenmath(
         rounds: Of refine_agent, 4 by default.
     """
     return brokenmath_task(
-        load_items(items, revision=revision),
+        _items(items, revision),
         condition=condition,
         judge=judge,
         votes=votes,
@@ -226,7 +237,7 @@ def brokenmath_utility(
         seed: Of the judge.
     """
     return utility_task(
-        load_items(items, revision=revision),
+        _items(items, revision),
         judge=judge,
         votes=votes,
         tie_rule=tie_rule,

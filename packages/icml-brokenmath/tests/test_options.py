@@ -1,0 +1,97 @@
+"""Options of tasks and scorers, as a command line that reads YAML may hand them over."""
+
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from icml.core.chat import Rule, scripted
+from icml.core.errors import UserError
+
+pytest.importorskip("inspect_ai")
+sys.path.insert(0, str(Path(__file__).parent))
+
+from brokenmath_asking import item
+
+from icml.brokenmath.items import save_jsonl
+from icml.brokenmath.judge import judge_named
+from icml.brokenmath.scoring import brokenmath_behaviour, brokenmath_solved
+from icml.brokenmath.tasks import brokenmath, brokenmath_task, brokenmath_utility, utility_task
+
+ITEMS = [item(1)]
+
+
+@pytest.fixture(scope="module")
+def items(tmp_path_factory):
+    path = tmp_path_factory.mktemp("items") / "items.jsonl"
+    save_jsonl(ITEMS, path)
+    return str(path)
+
+
+WRONG = {
+    "votes": ["3", 1.5, True, 0, -1, 101, float("nan"), float("inf"), [3]],
+    "seed": ["abc", 1.5, False, None, -1, 2**31],
+    "tie_rule": ["last", 1, True, None, ["first"]],
+    "judge": [5, "", True, None, ["a", "b"], 2.5],
+}
+WRONG_ITEMS = {"items": [5, "", True, None, ["a", "b"]], "revision": [True, "", 1.5, ["a"]]}
+WRONG_CONDITIONS = {
+    "n": ["4", 4.5, True, 0, 2048, [4]],
+    "balanced": ["yes", 1, 0.0],
+    "duel_judge": [5, "", True, ["a"], "nobody/knows"],
+    "rounds": ["2", 2.5, True, 101],
+    "condition": [5, True, None, ["plain"], {}],
+}
+BELONGS = {"n": "best_of_n", "balanced": "best_of_n", "duel_judge": "best_of_n"}
+BELONGS |= {"rounds": "refine_agent"}
+
+
+def wrong(options):
+    return [(name, value) for name, values in options.items() for value in values]
+
+
+@pytest.mark.parametrize("task", [brokenmath, brokenmath_utility])
+@pytest.mark.parametrize(("name", "value"), wrong(WRONG | WRONG_ITEMS))
+def test_an_option_of_another_type_is_refused_by_name_when_the_task_is_built(
+    task, name, value, items
+) -> None:
+    given = {"items": items, "judge": "scripted/x"} if name == "votes" else {"items": items}
+    with pytest.raises(UserError, match=rf"^{name} must be .*, got {re.escape(repr(value))}$"):
+        task(**given | {name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), wrong(WRONG_CONDITIONS))
+def test_an_option_of_a_condition_is_refused_before_any_answer(name, value, items) -> None:
+    given = {"items": items, "condition": BELONGS[name]} if name in BELONGS else {"items": items}
+    with pytest.raises(UserError, match=rf"^(the )?{name} .*{re.escape(repr(value))}"):
+        brokenmath(**given | {name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), wrong(WRONG))
+@pytest.mark.parametrize("scorer", [brokenmath_behaviour, brokenmath_solved])
+def test_scorers_named_on_the_command_line_check_their_options_too(scorer, name, value) -> None:
+    judge = {"judge": scripted([Rule("x")])} if name == "votes" else {}
+    with pytest.raises(UserError, match=rf"^{name} must be .*{re.escape(repr(value))}"):
+        scorer(**judge | {name: value})
+
+
+def test_whole_numbers_may_have_a_point() -> None:
+    judge = scripted([Rule("x")])
+    task = brokenmath_task(ITEMS, judge=judge, votes=3.0, seed=7.0, condition="best_of_n", n=2.0)
+    assert len(task.dataset) == 1
+    assert brokenmath_task(ITEMS, condition="refine_agent", rounds=2.0).name == "brokenmath"
+    judged = judge_named(judge, votes=3.0, seed=7.0)
+    assert repr((judged.votes, judged.seed)) == "(3, 7)"
+
+
+def test_a_commit_that_reads_as_a_number_is_one() -> None:
+    with pytest.raises(UserError, match=r"commit of some/data .*, got '123'"):
+        brokenmath(items="hf:some/data", revision=123)
+
+
+@pytest.mark.parametrize("make", [brokenmath_task, utility_task])
+def test_a_task_warns_of_even_votes_once(make) -> None:
+    with pytest.warns(UserWarning, match="2 votes can tie") as caught:
+        make(ITEMS, judge=scripted([Rule("x")]), votes=2)
+    assert len(caught) == 1
