@@ -1,6 +1,7 @@
 """``icml brokenmath sft``: what is learnt, what is refused, and a run that was killed."""
 
 import json
+import re
 import subprocess
 import time
 from types import SimpleNamespace
@@ -156,6 +157,15 @@ def test_a_recipes_mistakes_are_told_in_one_message_and_nothing_is_written(tmp_p
         ({"lerning_rate": 1, "epochs": 2}, "SFTConfig takes no epochs, lerning_rate"),
         ({"assistant_only_loss": True}, "leave assistant_only_loss out"),
         ({"max_length": 300}, "longer than max_length=300"),
+        ({"eval_strategy": "steps"}, "eval_strategy: steps asks for evaluations while training"),
+        ({"load_best_model_at_end": True}, "load_best_model_at_end: True asks for evaluations"),
+        ({"save_strategy": "best"}, "save_strategy: best asks for evaluations"),
+        (
+            {"learning_rate": "fast", "per_device_train_batch_size": 0, "num_train_epochs": -1},
+            "per_device_train_batch_size: .*; learning_rate: .*; num_train_epochs: ",
+        ),
+        ({"max_steps": 0}, "0 steps learn nothing"),
+        ({"accelerator_config": "nowhere.json"}, "No such file"),
     ],
 )
 def test_training_that_makes_no_sense_is_refused_before_a_model_is_loaded(
@@ -167,6 +177,36 @@ def test_training_that_makes_no_sense_is_refused_before_a_model_is_loaded(
     with pytest.raises(UserError, match=complaint):
         sft(str(path), out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("training", "complaint"),
+    [
+        ({"dataset_kwargs": {"skip_prepare_dataset": True}}, r"\(ValueError\): The train dataset"),
+        ({"loss_type": "foo"}, r"\(ValueError\): Invalid `loss_type` foo"),
+        ({"lr_scheduler_type": "cosine_with_min_lr"}, r"\(ValueError\): One of min_lr"),
+        ({"pad_to_multiple_of": 0}, r"\(ZeroDivisionError\): integer modulo by zero"),
+    ],
+)
+def test_what_the_trainer_refuses_before_its_first_step_is_told_in_a_sentence(
+    tmp_path, model, training, complaint, capsys
+):
+    path, out = recipe_of(tmp_path, model, **training), tmp_path / "out"
+    assert main(["brokenmath", "sft", str(path), "--out", str(out)]) == 2
+    said = capsys.readouterr().err
+    assert re.search(f"the training can't begin {complaint}", said)
+    assert "Traceback" not in said
+    assert not list(out.glob("checkpoint-*"))
+
+
+def test_an_error_after_the_first_step_is_no_mistake_of_the_recipe(tmp_path, model, monkeypatch):
+    def full(self, *args, **kwargs):
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr("trl.SFTTrainer._save_checkpoint", full)
+    path = recipe_of(tmp_path, model)
+    with pytest.raises(OSError, match="no space left"):
+        sft(str(path), out=tmp_path / "out")
 
 
 def test_a_folder_without_weights_is_refused(tmp_path, model):

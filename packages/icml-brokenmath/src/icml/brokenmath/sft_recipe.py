@@ -12,7 +12,8 @@ from pydantic import Field, model_validator
 
 from icml.brokenmath.sft import KINDS
 from icml.brokenmath.sft_data import data_lines, training_data
-from icml.brokenmath.sft_tokens import Row, encode, thoughtless, writes_thoughts
+from icml.brokenmath.sft_tokens import encode, thoughtless, writes_thoughts
+from icml.brokenmath.sft_train import check_training, train
 from icml.core.errors import UserError, require
 from icml.core.journal import write_atomic
 from icml.core.models.local import check_folder as check_checkpoint
@@ -24,7 +25,6 @@ from icml.core.rl.recipe_run import (
     is_finished,
     is_main,
     last_checkpoint,
-    load_model,
     run_recipe,
     say,
     training_config,
@@ -148,6 +148,7 @@ def sft(
     check_folder(recipe, out)
     if is_finished(out):
         return 0
+    check_training(recipe.training)
     config = _config(training_config(SFTConfig, recipe.training, out))
     check_model(recipe.model)
     if (model_source := parse_source(recipe.model)).kind == "local":
@@ -171,7 +172,7 @@ def sft(
     def run(before: Path | None) -> dict[str, Any]:
         if is_main():
             write_atomic(out / DATA, text)
-        return _train(recipe, rows, config, before)
+        return train(recipe.model, rows, config, before)
 
     command = ["icml", "brokenmath", "sft", source]
     command += [] if model is None else ["--model", model]
@@ -223,23 +224,3 @@ def _check_thoughts(rows: Dataset, tokenizer: Any, recipe: SFTRecipe) -> int:
             "nothing; give logs whose provider tells the reasoning, or set data.empty_thoughts"
         )
     return len(rows) - empty if kind == "never" else 0
-
-
-def _train(
-    recipe: SFTRecipe, rows: Sequence[Row], config: SFTConfig, before: Path | None
-) -> dict[str, Any]:
-    from datasets import Dataset
-    from transformers import PrinterCallback
-    from trl import SFTTrainer
-
-    from icml.core.rl.step_lines import SFT_HEADS, StepLines, sft_cells
-
-    model, options = load_model(recipe.model, use_cpu=config.use_cpu)
-    trainer = SFTTrainer(
-        model=model, args=config, train_dataset=Dataset.from_list(list(rows)), **options
-    )
-    trainer.remove_callback(PrinterCallback)
-    trainer.add_callback(StepLines(SFT_HEADS, sft_cells))
-    trainer.train(resume_from_checkpoint=str(before) if before else None)
-    trainer.save_model()
-    return {"steps": trainer.state.global_step, "cpu_seconds": round(time.process_time(), 1)}

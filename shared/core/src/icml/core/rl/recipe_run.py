@@ -67,7 +67,7 @@ def training_config(
     settings |= {**training, **changes}
     try:
         return kind(str(out), **settings)
-    except (TypeError, ValueError, ImportError) as error:
+    except (TypeError, ValueError, ImportError, OSError) as error:
         raise UserError(f"training: {' '.join(str(error).split())}") from error
 
 
