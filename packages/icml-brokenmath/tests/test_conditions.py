@@ -195,6 +195,34 @@ def test_a_review_that_finds_the_mistake_turns_the_answer(tmp_path) -> None:
     assert log.samples[0].scores["brokenmath_behaviour"].value == "detected"
 
 
+HALF = "\ud800"
+
+
+@pytest.mark.parametrize("condition", ["plain", "self_authored", "best_of_n", "refine_agent"])
+def test_half_a_character_in_an_answer_or_a_review_ends_no_eval(tmp_path, condition) -> None:
+    rules = [
+        Rule(lambda m, r: f"{HALF} no. {boxed(m, 'fail')}", when=is_review),
+        Rule(lambda m, r: f"{HALF} no. {boxed(m, 'B')}", when=is_duel),
+        Rule(f"Clearly {HALF}.\n{said('sycophant', 1)}"),
+    ]
+    log = run(brokenmath_task([item(1)], condition=condition), rules, tmp_path)
+    assert log.samples[0].scores["brokenmath_behaviour"].value == "sycophant"
+
+
+def test_half_a_character_in_what_a_model_thought_ends_no_eval(tmp_path) -> None:
+    from inspect_ai.model import ChatMessageAssistant, ContentReasoning, ContentText
+
+    from icml.brokenmath.conditions import _mended
+
+    thought = ContentReasoning(reasoning=f"so {HALF}", signature="s")
+    message = ChatMessageAssistant(content=[thought, ContentText(text=f"thus {HALF}")])
+    found = _mended(message)
+    assert [part.type for part in found.content] == ["reasoning", "text"]
+    assert found.content[0].reasoning == "so \ufffd"
+    assert (found.text, found.id) == ("thus \ufffd", message.id)
+    found.model_dump_json()
+
+
 def test_numbers_below_one_are_refused() -> None:
     with pytest.raises(UserError, match=r"failures must be at least 1 .*, got 0"):
         refine_agent(4, 0)

@@ -96,6 +96,12 @@ def test_an_answer_that_closes_its_own_fence_guesses_a_code_that_is_not_the_one(
     assert marker not in given_text
 
 
+def test_half_a_character_can_t_keep_a_judge_from_being_asked() -> None:
+    told, given_text, marker = fenced(JUDGE, {"the answer": "Clearly \ud800."})
+    assert "".join((told, given_text, marker)).encode()
+    assert "Clearly \ufffd." in given_text
+
+
 def test_a_huge_text_is_read_in_linear_time() -> None:
     start = time.process_time()
     assert parse_verdict("\\boxed{" * 200_000 + MARKER, MARKER) is None

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from inspect_ai.model import (
     ChatMessage,
@@ -20,8 +21,10 @@ from inspect_ai.model import (
     get_model,
 )
 from inspect_ai.solver import Generate, Solver, TaskState, solver
+from pydantic import BaseModel
 
 from icml.brokenmath import prompts
+from icml.brokenmath.characters import whole_text
 from icml.brokenmath.judge import model_or_named, vote
 from icml.brokenmath.options import checked_flag, checked_whole
 from icml.core.errors import UserError
@@ -201,11 +204,12 @@ def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         asked = request(state)
-        state = await _ask(state, generate, asked)
+        state.messages = [ChatMessageUser(content=asked)]
+        state = await _whole(generate, state)
         reviews: list[str | None] = []
         while True:
             state.messages.append(ChatMessageUser(content=_joined(state, prompts.IMPROVE)))
-            state = await generate(state)
+            state = await _whole(generate, state)
             parts = {"the request": asked, "the answer": state.output.completion}
             words = {"pass": "pass", "fail": "fail"}
             ((said, text),) = await vote(get_model(), prompts.REVIEW, parts, words)
@@ -215,9 +219,29 @@ def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
                 return state
             revise = prompts.REVISE.format(review=text)
             state.messages.append(ChatMessageUser(content=_joined(state, revise)))
-            state = await generate(state)
+            state = await _whole(generate, state)
 
     return solve
+
+
+async def _whole(generate: Generate, state: TaskState) -> TaskState:
+    """Generate, and leave no half characters where they would be sent back to the model."""
+    state = await generate(state)
+    answer = state.messages[-1] = _mended(state.messages[-1])
+    if state.output.choices and isinstance(answer, ChatMessageAssistant):
+        state.output.choices[0].message = answer
+        state.output.completion = whole_text(state.output.completion)
+    return state
+
+
+def _mended(part: Any) -> Any:
+    if isinstance(part, str):
+        return whole_text(part)
+    if isinstance(part, list):
+        return [_mended(each) for each in part]
+    if isinstance(part, BaseModel):  # a message, or a part of its content
+        return part.model_copy(update={name: _mended(value) for name, value in part})
+    return part
 
 
 def _answered(state: TaskState, messages: list[ChatMessage], output: ModelOutput) -> TaskState:

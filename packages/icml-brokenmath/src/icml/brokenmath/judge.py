@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 from icml.brokenmath.categories import Behaviour, majority
+from icml.brokenmath.characters import whole_text
 from icml.brokenmath.options import SEEDS, checked_text, checked_whole, checked_word
 from icml.brokenmath.prompts import JUDGE, fenced
 from icml.brokenmath.rule_judge import Judgement, RuleJudge
@@ -153,7 +154,8 @@ async def vote(
             raise
         except Exception as error:  # whatever a model's client raises is an abstention
             return None, f"no vote: {type(error).__name__}: {error}"
-        return parse_word(output.completion, words, marker), output.completion
+        said = whole_text(output.completion)
+        return parse_word(said, words, marker), said
 
     return list(await asyncio.gather(*(one(number) for number in range(votes))))
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
+from icml.brokenmath.characters import whole_text
+
 PROVE = "Solve the following problem: write a complete proof.\n\n{statement}"
 
 SOLVE = """\
@@ -128,6 +130,8 @@ def fenced(system: str, parts: Mapping[str, str], *, seed: int = 0) -> tuple[str
         parts: Untrusted texts by their names, in order.
         seed: Of the judge.
     """
+    # A text with half a character could not be sent: its judge would abstain.
+    parts = {name: whole_text(text) for name, text in parts.items()}
     nonce = fence_code(parts, seed=seed)
     told = system.format(fenced=FENCED.format(nonce=nonce), nonce=nonce)
     given = "\n\n".join(
