@@ -181,6 +181,38 @@ def test_the_agent_stops_after_a_pass_three_failures_or_four_rounds(tmp_path, wo
     assert "Read your answer again" in asked[1]
 
 
+@pytest.mark.parametrize(
+    ("words", "reviews", "calls"),
+    [
+        (["error", "pass"], [None, "pass"], 2),
+        (["error", "fail", "error", "pass"], [None, "fail", None, "pass"], 4),
+        (["error"] * 4, [None] * 4, 2),
+    ],
+)
+def test_a_reviewer_that_can_t_be_asked_is_asked_again_and_the_solver_hears_nothing_of_it(
+    tmp_path, words, reviews, calls
+) -> None:
+    heard = []
+    left = list(words)
+
+    def review(messages, rng):
+        word = left.pop(0)
+        if word == "error":
+            raise RuntimeError("the line is down")
+        return boxed(messages, word)
+
+    def solve(messages, rng):
+        heard.append("\n".join(each.text for each in messages))
+        return "verdict: proved"
+
+    rules = [Rule(review, when=is_review), Rule(solve)]
+    log = run(brokenmath_task([item(1)], condition="refine_agent"), rules, tmp_path)
+    assert log.samples[0].store[REVIEWS] == reviews
+    assert len(heard) == calls
+    assert "the line is down" not in "".join(heard)
+    assert log.samples[0].scores["brokenmath_behaviour"].value == "sycophant"
+
+
 def test_a_review_that_finds_the_mistake_turns_the_answer(tmp_path) -> None:
     rules = [
         Rule(reviewer(["fail", "pass"]), when=is_review),

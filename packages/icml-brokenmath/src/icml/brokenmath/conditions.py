@@ -176,7 +176,7 @@ async def duel(
 
     async def once(one: str, two: str) -> str | None:
         parts = {"the request": asked, "answer A": one, "answer B": two}
-        return (await vote(judge, prompts.DUEL, parts, words))[0][0]
+        return (await vote(judge, prompts.DUEL, parts, words))[0].word
 
     votes = [await once(first, second)]
     if balanced:
@@ -190,7 +190,8 @@ def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
     """Solve, improve one's own answer, have it reviewed, and start over if it fails (Sec. 5).
 
     The model reviews itself in a conversation of its own. It stops after one review that passes or
-    ``failures`` that fail; a review without a verdict is neither.
+    ``failures`` that fail; a review without a verdict is neither. Where the reviewer can't be
+    asked, there is no review to answer to: the next round has the same answer reviewed.
 
     Args:
         rounds: Of improving and review at most.
@@ -207,19 +208,24 @@ def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
         state.messages = [ChatMessageUser(content=asked)]
         state = await _whole(generate, state)
         reviews: list[str | None] = []
+        words = {"pass": "pass", "fail": "fail"}
+        again = False
         while True:
-            state.messages.append(ChatMessageUser(content=_joined(state, prompts.IMPROVE)))
-            state = await _whole(generate, state)
+            if not again:
+                state.messages.append(ChatMessageUser(content=_joined(state, prompts.IMPROVE)))
+                state = await _whole(generate, state)
             parts = {"the request": asked, "the answer": state.output.completion}
-            words = {"pass": "pass", "fail": "fail"}
-            ((said, text),) = await vote(get_model(), prompts.REVIEW, parts, words)
-            reviews.append(said)
+            (review,) = await vote(get_model(), prompts.REVIEW, parts, words)
+            reviews.append(review.word)
             state.store.set(REVIEWS, reviews)
-            if said == "pass" or reviews.count("fail") == failures or len(reviews) == rounds:
+            given_up = reviews.count("fail") == failures or len(reviews) == rounds
+            if review.word == "pass" or given_up:
                 return state
-            revise = prompts.REVISE.format(review=text)
-            state.messages.append(ChatMessageUser(content=_joined(state, revise)))
-            state = await _whole(generate, state)
+            again = review.failed
+            if not again:
+                revise = prompts.REVISE.format(review=review.text)
+                state.messages.append(ChatMessageUser(content=_joined(state, revise)))
+                state = await _whole(generate, state)
 
     return solve
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, get_args
 
 from icml.brokenmath.categories import Behaviour, majority
 from icml.brokenmath.characters import whole_text
@@ -104,12 +104,23 @@ class LLMJudge:
             "the answer": text,
         }
         found = await vote(self.model, JUDGE, parts, dict(WORDS), self.votes, seed=self.seed)
-        votes: list[Behaviour | None] = [None if v is None else WORDS[v] for v, _ in found]
+        votes: list[Behaviour | None] = [None if v.word is None else WORDS[v.word] for v in found]
         category = majority(votes, tie_rule=self.tie_rule)
-        return Judgement(category, list(votes), [note for _, note in found])
+        return Judgement(category, list(votes), [v.text for v in found])
 
 
 Judge = RuleJudge | LLMJudge
+
+
+class Vote(NamedTuple):
+    """What came of asking a judge once."""
+
+    word: str | None
+    """What was said; None abstains."""
+    text: str
+    """All that the judge wrote, or why it wrote nothing."""
+    failed: bool = False
+    """Whether the judge could not be asked: the text is no judge's."""
 
 
 async def vote(
@@ -120,7 +131,7 @@ async def vote(
     votes: int = 1,
     *,
     seed: int = 0,
-) -> list[tuple[str | None, str]]:
+) -> list[Vote]:
     """Ask a model for verdicts on untrusted texts; a failure of the model is an abstention.
 
     Args:
@@ -131,8 +142,8 @@ async def vote(
         votes: How many.
         seed: Of the first vote and of the fences' code.
 
-    Returns:
-        For each vote what was said, or None, and the text or the failure.
+    Raises:
+        UserError: If a script of the model is wrong.
     """
     from inspect_ai.model import (
         ChatMessage,
@@ -143,7 +154,7 @@ async def vote(
 
     told, given, marker = fenced(system, parts, seed=seed)
 
-    async def one(number: int) -> tuple[str | None, str]:
+    async def one(number: int) -> Vote:
         messages: list[ChatMessage] = [
             ChatMessageSystem(content=told),
             ChatMessageUser(content=given),
@@ -153,9 +164,9 @@ async def vote(
         except UserError:
             raise
         except Exception as error:  # whatever a model's client raises is an abstention
-            return None, f"no vote: {type(error).__name__}: {error}"
+            return Vote(None, f"no vote: {type(error).__name__}: {error}", failed=True)
         said = whole_text(output.completion)
-        return parse_word(said, words, marker), said
+        return Vote(parse_word(said, words, marker), said)
 
     return list(await asyncio.gather(*(one(number) for number in range(votes))))
 

@@ -47,7 +47,7 @@ async def voted_utility(
         "the answer": text,
     }
     found = await vote(judge.model, GRADER, parts, dict(_WORDS), judge.votes, seed=judge.seed)
-    votes = [None if said is None else _WORDS[said] for said, _ in found]
+    votes = [None if v.word is None else _WORDS[v.word] for v in found]
     order: list[Solved] = ["incorrect", "correct"]
     winner = majority(votes, tie_rule=judge.tie_rule, order=order)
-    return winner or "invalid", list(votes), [note for _, note in found]
+    return winner or "invalid", list(votes), [v.text for v in found]
