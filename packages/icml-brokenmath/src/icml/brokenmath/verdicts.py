@@ -21,20 +21,24 @@ _COMMAND = re.compile(r"\\(?:text[a-z]{0,2}|math[a-z]{2}|mbox|bf|rm)\b")
 
 
 def after_marker(text: str, marker: str) -> str | None:
-    """Return what follows the last place of a marker, or None if it is nowhere.
+    """Return what follows the last place of a marker, up to a fence; None if it is nowhere.
 
-    Between the marker's words there may be markdown.
+    The marker's last word is the code that begins each fence: what is fenced is quoted, and no
+    verdict. Between the marker's words there may be markdown, but no new line: a text that ends
+    with the first word would make a marker of the fence below it.
 
     Example:
         >>> after_marker("**VERDICT** 5c ideal", "VERDICT 5c")
         ' ideal'
     """
     # Searched for, not counted: a quoted letter may be longer in lower case.
-    words = r"[\s*_`:#]+".join(map(re.escape, marker.split()))
+    words = r"[ \t*_`:#]+".join(map(re.escape, marker.split()))
     end = None
     for found in re.finditer(words, text, re.IGNORECASE):
         end = found.end()
-    return None if end is None else text[end:]
+    if end is None:
+        return None
+    return re.split(re.escape(marker.split()[-1]), text[end:], maxsplit=1, flags=re.IGNORECASE)[0]
 
 
 def last_box(text: str) -> str | None:
