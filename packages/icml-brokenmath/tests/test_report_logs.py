@@ -20,7 +20,7 @@ from brokenmath_asking import boxed, item, number_in, said
 from icml.brokenmath.answers import read_answers
 from icml.brokenmath.compare import compare_answers
 from icml.brokenmath.items import save_jsonl
-from icml.brokenmath.report import Labels
+from icml.brokenmath.labels import Labels
 from icml.brokenmath.tasks import brokenmath_task, utility_task
 from icml.core.summary import read_summary
 
@@ -115,7 +115,7 @@ def test_rejudging_by_rules_gives_what_the_log_says_and_by_a_model_its_votes(
     from icml.brokenmath.rule_judge import RuleJudge
 
     found = read_answers(logs["a"])
-    assert rejudged(found, RuleJudge(), lambda key, compute: compute()).categories == MIX
+    assert rejudged(found, RuleJudge(), lambda _, compute: compute(), key="").categories == MIX
 
     def reads_the_answer(messages, rng):
         answer = messages[-1].text.rpartition("the answer begins")[2]
@@ -128,7 +128,7 @@ def test_rejudging_by_rules_gives_what_the_log_says_and_by_a_model_its_votes(
         batches.append(key)
         return compute()
 
-    again = rejudged(found, judge, stored)
+    again = rejudged(found, judge, stored, key="a")
     wanted = ["detected" if name in ("ideal", "detected") else "sycophant" for name in MIX]
     assert again.categories == wanted
     assert again.judge == "scripted/judge"
@@ -154,7 +154,9 @@ def test_labels_correct_for_the_judge_and_strange_ones_are_refused(icml, logs, t
     assert row["labels"] == 19
     assert row["apparent"] == pytest.approx(10 / 19)
     assert row["corrected low"] <= row["corrected"] <= row["corrected high"]
-    for bad in ("[]", '{"id": "x"}', '{"id": "x", "category": "nice"}', "{"):
+    epochs = [f'{{"id": "x", "category": "ideal", "epoch": {e}}}' for e in ("Infinity", "1.5", "0")]
+    deep = "[" * 100_000
+    for bad in ("[]", '{"id": "x"}', '{"id": "x", "category": "nice"}', "{", deep, *epochs):
         labels.write_text(bad)
         with pytest.raises(UserError, match="line 1"):
             Labels.read(labels)
@@ -193,6 +195,9 @@ def test_a_folder_stands_for_its_logs(icml, logs, tmp_path) -> None:
     assert out.count("judge rule") == len(logs)
     (tmp_path / "empty").mkdir()
     assert "holds no .eval log" in icml("report", tmp_path / "empty", ok=False)
+    (tmp_path / "empty" / "log.json").write_text("{}")
+    assert "name its .json logs" in icml("report", tmp_path / "empty", ok=False)
+    assert "is a folder: name a log in it" in icml("compare", logs["a"].parent, logs["a"], ok=False)
 
 
 def test_what_can_t_be_paired_is_refused(logs, tmp_path) -> None:

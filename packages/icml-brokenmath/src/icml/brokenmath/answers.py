@@ -5,6 +5,7 @@ Needs ``pip install 'icml-brokenmath[inspect]'``.
 
 from __future__ import annotations
 
+import hashlib
 import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,12 @@ from icml.core.errors import UserError, require
 TASKS = {"brokenmath": "brokenmath_behaviour", "brokenmath_utility": "brokenmath_solved"}
 """Tasks and the scorers whose values count."""
 SOLVED = ("correct", "incorrect", "invalid")
+NOT_SCORED = "it was given, and not scored"
+"""What stands as the error of an answer in a log of ``inspect eval --no-score``."""
+
+
+class NotOurs(UserError):
+    """A log that is fine and holds no answer of our tasks: a folder's other logs."""
 
 
 @dataclass(frozen=True)
@@ -39,6 +46,11 @@ class Answer:
     reasoning: str = ""
     """What the model thought before the text, if its provider told: nobody judges it."""
 
+    @property
+    def failed(self) -> bool:
+        """Whether there is no answer, for anybody to judge."""
+        return bool(self.error) and self.error != NOT_SCORED
+
 
 @dataclass(frozen=True)
 class Answers:
@@ -52,6 +64,8 @@ class Answers:
     rows: list[Answer] = field(default_factory=list)
     missing: int = 0
     """Samples that the log should have and doesn't: it was interrupted."""
+    digest: str = ""
+    """SHA-256 of the file, in hexadecimal digits."""
 
     @property
     def label(self) -> str:
@@ -62,6 +76,20 @@ class Answers:
     def categories(self) -> list[str]:
         """Of each answer."""
         return [row.category for row in self.rows]
+
+    def check_scored(self) -> None:
+        """Refuse a log without scores.
+
+        Raises:
+            UserError: If an answer has none, though it didn't fail.
+        """
+        unscored = sum(row.error == NOT_SCORED for row in self.rows)
+        if unscored:
+            ours = self.task == "brokenmath"
+            how = (
+                "icml brokenmath report --rejudge JUDGE judges them" if ours else "`inspect score`"
+            )
+            raise UserError(f"{unscored} answers in {self.path} have no score: {how}")
 
     def by_problem(self) -> dict[str, list[Answer]]:
         """Return the answers to each item, by its id."""
@@ -75,22 +103,26 @@ def read_answers(path: Path) -> Answers:
     """Read a log; a sample that failed is an invalid answer, never left out.
 
     Raises:
-        UserError: If it is no log, or none of our tasks.
+        NotOurs: If it is a log of another task, or of ours and without any answer.
+        UserError: If it is no log.
         MissingExtra: If inspect-ai is not installed.
     """
     reader = require("inspect_ai.log", extra="icml-brokenmath[inspect]")
+    if path.is_dir():
+        raise UserError(f"{path} is a folder: name a log in it")
     if not path.is_file():
         raise UserError(f"there is no log {path}")
     if path.suffix == ".eval" and not zipfile.is_zipfile(path):
         raise UserError(f"{path} is cut off or no .eval log: it is no zip archive")
     try:
+        digest = hashlib.sha256(path.read_bytes()).hexdigest()
         log = reader.read_eval_log(str(path), resolve_attachments="core")
     except Exception as error:  # whatever a damaged archive makes of zipfile, json and pydantic
         kind = type(error).__name__
         raise UserError(f"{path} is no log that inspect-ai can read: {kind}") from error
     task = log.eval.task.rpartition("/")[2]
     if task not in TASKS:
-        raise UserError(f"{path} is a log of {log.eval.task}, not of icml/brokenmath")
+        raise NotOurs(f"{path} is a log of {log.eval.task}, not of icml/brokenmath")
     samples = list(log.samples or [])
     ids = log.eval.dataset.sample_ids or []
     wanted = len(ids) * (log.eval.config.epochs or 1)
@@ -103,7 +135,8 @@ def read_answers(path: Path) -> Answers:
     except (KeyError, ValueError) as error:
         raise UserError(f"{path} has a sample that is none of icml/{task}: {error}") from error
     if not rows:
-        raise UserError(f"{path} holds no answer")
+        reason = f": {log.error.message}" if log.error else ""
+        raise NotOurs(f"{path} holds no answer, its eval ended as {log.status!r}{reason}"[:500])
     return Answers(
         path=path,
         task=task,
@@ -112,6 +145,7 @@ def read_answers(path: Path) -> Answers:
         judge=str(facts.get("judge", "")),
         rows=rows,
         missing=max(wanted - len(rows), 0),
+        digest=digest,
     )
 
 
@@ -119,8 +153,10 @@ def _answer(sample: Any, scorer: str) -> Answer:
     item = Item.model_validate(sample.metadata["item"])
     score = (sample.scores or {}).get(scorer)
     if score is None:
-        reason = sample.error.message if sample.error else "no score"
-        return Answer(item, sample.epoch, sample.output.completion, "invalid", error=reason)
+        reason = sample.error.message if sample.error else NOT_SCORED
+        said = sample.output.completion
+        thought = _reasoning(sample.output)
+        return Answer(item, sample.epoch, said, "invalid", error=reason, reasoning=thought)
     known = CATEGORIES if scorer == TASKS["brokenmath"] else SOLVED
     if score.value not in known:
         raise UserError(f"the score {score.value!r} is none of {', '.join(known)}")

@@ -91,7 +91,7 @@ class BetaBinomial(NamedTuple):
 
 
 def fit_beta_binomial(sycophantic: Sequence[int], answers: Sequence[int]) -> BetaBinomial:
-    """Fit by maximum likelihood how alike the answers to one problem are (ours; not reported yet).
+    """Fit by maximum likelihood how alike the answers to one problem are (ours).
 
     Args:
         sycophantic: Per problem.

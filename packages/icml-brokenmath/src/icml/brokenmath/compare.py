@@ -17,12 +17,14 @@ def compare_answers(a: Answers, b: Answers, *, common: bool = False, seed: int =
         seed: Of the bootstrap.
 
     Raises:
-        UserError: If one is a log of the utility, has several answers to an item, or the same id
-            stands for different statements; or as in `compare_paired`.
+        UserError: If one is a log of the utility, holds answers without a score, has several
+            answers to an item, or the same id stands for different statements; or as in
+            `compare_paired`.
     """
     for each in (a, b):
         if each.task != "brokenmath":
             raise UserError(f"{each.path} is a log of the utility: compare those of brokenmath")
+        each.check_scored()
         several = [name for name, rows in each.by_problem().items() if len(rows) > 1]
         if several:
             raise UserError(

@@ -16,7 +16,11 @@ BATCH = 16
 
 
 def rejudged(
-    answers: Answers, judge: Judge, stored: Callable[[str, Callable[[], list[str]]], list[str]]
+    answers: Answers,
+    judge: Judge,
+    stored: Callable[[str, Callable[[], list[str]]], list[str]],
+    *,
+    key: str,
 ) -> Answers:
     """Return the answers with a judge's categories; those that failed to be given stay invalid.
 
@@ -25,6 +29,7 @@ def rejudged(
         judge: Who judges.
         stored: Returns the categories of a batch under a key, computing them if they aren't known
             yet: `icml.core.experiment.Run.cell`.
+        key: Begins the keys, another for each log.
 
     Raises:
         UserError: If it is a log of the utility, or the judge can't judge an item.
@@ -32,14 +37,15 @@ def rejudged(
     if answers.task != "brokenmath":
         raise UserError(f"{answers.path} is a log of the utility: its answers have no behaviour")
     judge.check([row.item for row in answers.rows])
-    given = [row for row in answers.rows if not row.error]
+    given = [row for row in answers.rows if not row.failed]
     found: list[str] = []
     for start in range(0, len(given), BATCH):
         batch = given[start : start + BATCH]
-        key = f"{answers.path.name} {start}"
-        found += stored(key, lambda batch=batch: asyncio.run(_categories(judge, batch)))
+        found += stored(
+            f"{key} {start}", lambda batch=batch: asyncio.run(_categories(judge, batch))
+        )
     fresh: Iterator[str] = iter(found)
-    rows = [row if row.error else _again(row, next(fresh), judge) for row in answers.rows]
+    rows = [row if row.failed else _again(row, next(fresh), judge) for row in answers.rows]
     return replace(answers, rows=rows, judge=judge.name)
 
 
@@ -52,4 +58,4 @@ def _again(row: Answer, category: str, judge: Judge) -> Answer:
     # Of several candidates only the chosen one's text is kept apart: the others' categories are
     # the old judge's, and stay only if that was the rules.
     candidates = row.candidates if isinstance(judge, RuleJudge) else ()
-    return replace(row, category=category, candidates=candidates, judge_is_solver=False)
+    return replace(row, category=category, candidates=candidates, judge_is_solver=False, error="")

@@ -2,60 +2,21 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from icml.brokenmath.answers import Answers, read_answers
+from icml.brokenmath.answers import Answers
 from icml.brokenmath.best_of import fit_beta_binomial, pass_at_n
-from icml.brokenmath.categories import BEHAVIOURS, checked
+from icml.brokenmath.categories import BEHAVIOURS
 from icml.brokenmath.confidence import confidence_worth
 from icml.brokenmath.judge_error import confusion_counts, correct_for_judge
+from icml.brokenmath.labels import Labels
 from icml.brokenmath.metrics import RateTable, clustered_sycophancy, grouped_rates, rates
-from icml.core.errors import UserError
 from icml.core.stats import wilson
 
 Row = dict[str, Any]
 SEED = 0
 """Of the bootstraps; a report is the same each time."""
-
-
-@dataclass(frozen=True)
-class Labels:
-    """What people say of some answers: from (item's id, epoch) to a behaviour."""
-
-    by_answer: Mapping[tuple[str, int], str]
-
-    @classmethod
-    def read(cls, path: Path) -> Labels:
-        """Read lines ``{"id": …, "epoch": 1, "category": …}``; the epoch may be left out.
-
-        Raises:
-            UserError: If the file can't be read, a line is no such label, or says it twice.
-        """
-        try:
-            lines = path.read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read the labels {path}: {error}") from error
-        found: dict[tuple[str, int], str] = {}
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            try:
-                entry = json.loads(line)
-                key = (str(entry["id"]), int(entry.get("epoch", 1)))
-                (category,) = checked([entry["category"]])
-            except (ValueError, KeyError, TypeError, AttributeError) as error:
-                raise UserError(f"line {number} of {path} is no label: {error}") from error
-            if key in found or category == "invalid":
-                raise UserError(f"line {number} of {path}: one behaviour an answer, got {line}")
-            found[key] = category
-        if not found:
-            raise UserError(f"{path} holds no label")
-        return cls(found)
 
 
 def rate_row(table: RateTable, *, missing: int = 0) -> Row:
@@ -171,28 +132,24 @@ def confidence_rows(logs: Sequence[Answers]) -> list[Row]:
 def corrected_rows(logs: Sequence[Answers], labels: Labels) -> list[Row]:
     """Return apparent and corrected rates, the judge's errors taken from people's labels.
 
+    Args:
+        logs: The one that the labels are of.
+        labels: Of some of its answers.
+
     Raises:
-        UserError: If no answer of a log has a label.
+        UserError: As in `Labels.pairs`.
     """
+    pairs = labels.pairs(logs)
+    (log,) = logs
+    calibration = confusion_counts(*zip(*pairs, strict=True))
+    found = correct_for_judge(rates(log.categories).counts, calibration, seed=SEED)
     rows: list[Row] = []
-    for log in logs:
-        pairs = [
-            (labels.by_answer[row.item.id, row.epoch], row.category)
-            for row in log.rows
-            if (row.item.id, row.epoch) in labels.by_answer
-        ]
-        if not pairs:
-            raise UserError(f"no answer of {log.path} has a label")
-        calibration = confusion_counts(*zip(*pairs, strict=True))
-        found = correct_for_judge(rates(log.categories).counts, calibration, seed=SEED)
-        for name in BEHAVIOURS:
-            row: Row = {"log": log.label, "behaviour": name, "labels": int(calibration.sum())}
-            row["apparent"] = found.apparent[name]
-            interval = found.corrected[name] if found.corrected else (None, None, None)
-            row |= dict(
-                zip(("corrected", "corrected low", "corrected high"), interval, strict=True)
-            )
-            rows.append(row | {"condition number": found.condition, "note": found.reason})
+    for name in BEHAVIOURS:
+        row: Row = {"log": log.label, "behaviour": name, "labels": int(calibration.sum())}
+        row["apparent"] = found.apparent[name]
+        interval = found.corrected[name] if found.corrected else (None, None, None)
+        row |= dict(zip(("corrected", "corrected low", "corrected high"), interval, strict=True))
+        rows.append(row | {"condition number": found.condition, "note": found.reason})
     return rows
 
 
@@ -204,7 +161,9 @@ def notes(logs: Sequence[Answers]) -> list[str]:
         if failed:
             found.append(f"{log.label}: {failed} samples failed and count as invalid.")
         if log.missing:
-            found.append(f"{log.label}: {log.missing} samples are missing: the eval was stopped.")
+            found.append(
+                f"{log.label}: {log.missing} samples are missing: the eval was stopped, or goes on."
+            )
         if any(row.judge_is_solver for row in log.rows):
             found.append(f"{log.label}: the model judged its own answers.")
         if log.judge == "rule":
@@ -216,49 +175,3 @@ def notes(logs: Sequence[Answers]) -> list[str]:
     if len(sizes) > 1:
         found.append("The logs have different numbers of answers: compare pairs them by item.")
     return found
-
-
-def log_files(paths: Sequence[Path]) -> list[Path]:
-    """Return logs: files as they are given, and of a folder all ``.eval`` files, by name.
-
-    Raises:
-        UserError: If a folder holds none.
-    """
-    found: list[Path] = []
-    for path in paths:
-        inside = sorted(path.glob("*.eval")) if path.is_dir() else [path]
-        if not inside:
-            raise UserError(f"the folder {path} holds no .eval log")
-        found += inside
-    return found
-
-
-def log_facts(paths: Sequence[Path]) -> list[dict[str, str]]:
-    """Return names and digests of logs, which determine a report.
-
-    Raises:
-        UserError: If one can't be read.
-    """
-    found = []
-    for path in paths:
-        try:
-            digest = hashlib.sha256(path.read_bytes()).hexdigest()
-        except OSError as error:
-            raise UserError(f"cannot read the log {path}: {error.strerror}") from error
-        found.append({"name": path.name, "sha256": digest})
-    return found
-
-
-def read_logs(paths: Sequence[Path]) -> tuple[list[Answers], list[Answers]]:
-    """Return the logs of behaviours and those of the utility.
-
-    Raises:
-        UserError: If one can't be read or is given twice.
-    """
-    if len({path.resolve() for path in paths}) < len(paths):
-        raise UserError("a log is given twice")
-    logs = [read_answers(path) for path in paths]
-    return (
-        [log for log in logs if log.task == "brokenmath"],
-        [log for log in logs if log.task != "brokenmath"],
-    )

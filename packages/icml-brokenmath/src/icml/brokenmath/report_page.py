@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,8 @@ from icml.brokenmath import report as tables
 from icml.brokenmath.answers import Answers
 from icml.brokenmath.categories import BEHAVIOURS, MEANING
 from icml.brokenmath.judge import Judge
+from icml.brokenmath.labels import Labels
+from icml.brokenmath.log_files import Logs
 from icml.brokenmath.rejudge import rejudged
 from icml.core.experiment import Run
 from icml.core.plots import Arm, Bar, Estimate, bars, intervals
@@ -34,18 +37,18 @@ class ReportConfig:
 
 
 def build_report(
-    paths: Sequence[Path],
+    given: Logs,
     config: ReportConfig,
     *,
     judge: Judge | None = None,
-    labels: tables.Labels | None = None,
+    labels: Labels | None = None,
     out: Path | None = None,
     fresh: bool = False,
 ) -> tuple[Path, list[str]]:
     """Write the page of some logs.
 
     Args:
-        paths: Logs.
+        given: The logs.
         config: What determines the report.
         judge: Judges the answers again; None keeps the logs' categories.
         labels: People's labels; given, the judge's errors are corrected for.
@@ -56,21 +59,39 @@ def build_report(
         The page and the main table as lines.
 
     Raises:
-        UserError: If a log can't be read, or the folder holds another report.
+        UserError: If an answer has no score and isn't judged again, the labels don't fit, or the
+            folder holds another report.
     """
-    logs, utility = tables.read_logs(paths)
+    logs = [log for log in given.logs if log.task == "brokenmath"]
+    utility = [log for log in given.logs if log.task != "brokenmath"]
+    for log in utility if judge is not None else given.logs:
+        log.check_scored()
+    if labels is not None:
+        labels.pairs(logs)  # before a judge is asked
     with Run.open("brokenmath", config, size="report", title=TITLE, out=out, fresh=fresh) as run:
         if judge is not None:
-            logs = [rejudged(log, judge, run.cell) for log in logs]
+            keys = _keys(logs)
+            logs = [rejudged(log, judge, run.cell, key=keys[log.digest]) for log in logs]
+        for reason in given.left_out:
+            run.note(f"Left out: {reason}.")
         _fill(run, logs, utility, labels)
         run.finish()
         page = write_report(run.dir)
-    return page, _lines(logs, utility)
+    return page, [*_lines(logs, utility), *(f"left out: {each}" for each in given.left_out)]
 
 
-def _fill(
-    run: Run, logs: list[Answers], utility: list[Answers], labels: tables.Labels | None
-) -> None:
+def _keys(logs: Sequence[Answers]) -> dict[str, str]:
+    """Return by which name each log's verdicts are stored, by its digest: no two have one."""
+    names = Counter(log.path.name for log in logs)
+    return {
+        log.digest: log.path.name
+        if names[log.path.name] == 1
+        else f"{log.path.name} {log.digest[:16]}"
+        for log in logs
+    }
+
+
+def _fill(run: Run, logs: list[Answers], utility: list[Answers], labels: Labels | None) -> None:
     found: list[tuple[str, list[tables.Row], str]] = []
     if logs:
         meaning = "; ".join(f"{name}: {MEANING[name]}" for name in BEHAVIOURS)

@@ -48,19 +48,19 @@ def report(options: ReportOptions) -> None:
     """Report logs: rates with intervals, by competition and type, as tables and a page."""
     import hashlib
 
-    from icml.brokenmath.report import Labels, log_facts, log_files
+    from icml.brokenmath.labels import Labels
+    from icml.brokenmath.log_files import find_logs
     from icml.brokenmath.report_page import ReportConfig, build_report
 
     labels = None if options.labels is None else Labels.read(options.labels)
-    logs = log_files(options.logs)
-    facts = log_facts(logs)
+    logs = find_logs(options.logs)
     judge = None
     if options.rejudge is not None:
         from icml.brokenmath.judge import judge_named
 
         judge = judge_named(options.rejudge, votes=options.votes, tie_rule=options.tie_rule)
     config = ReportConfig(
-        logs=facts,
+        logs=[{"name": log.path.name, "sha256": log.digest} for log in logs.logs],
         rejudge="" if judge is None else judge.name,
         votes=options.votes or 0,
         tie_rule=options.tie_rule,

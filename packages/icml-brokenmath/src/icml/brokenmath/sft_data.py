@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from icml.brokenmath.answers import Answer, read_answers
+from icml.brokenmath.answers import Answer
 from icml.brokenmath.items import VERIFIED, Item, load_items
 from icml.brokenmath.prompts import LINES
 from icml.brokenmath.sft import TEMPLATES, build_sft, mixture, reference_answers
@@ -45,6 +45,8 @@ class TrainingData(NamedTuple):
     """In a few words."""
     left_out: int
     """Answers to problems of the test."""
+    notes: tuple[str, ...] = ()
+    """What else of the logs isn't learnt."""
 
 
 def texts_of(items: Iterable[Item]) -> frozenset[str]:
@@ -106,9 +108,9 @@ def training_data(
     """
     counts = mixture(n, adv_frac=adv_frac, proof_frac=proof_frac)
     known = frozenset().union(*(texts_of(load_items(name)) for name in (VERIFIED, *keep_out)))
-    templates = RULE_TEMPLATES
+    templates, notes = RULE_TEMPLATES, ()
     if answers:
-        found, templates = _from_logs([Path(name) for name in answers])
+        found, templates, notes = _from_logs([Path(name) for name in answers])
         source = f"answers in {', '.join(answers)}"
     elif items is not None:
         found = reference_answers(_verified(items))
@@ -127,7 +129,7 @@ def training_data(
             raise
         tested = ", ".join(("the frozen set", *keep_out))
         raise UserError(f"{error} ({left_out} are to problems of {tested}: left out)") from error
-    return TrainingData(rows, source, left_out)
+    return TrainingData(rows, source, left_out, notes)
 
 
 def data_lines(rows: Dataset) -> str:
@@ -139,19 +141,31 @@ def data_lines(rows: Dataset) -> str:
     return "".join(said)
 
 
-def _from_logs(paths: Sequence[Path]) -> tuple[list[Answer], Mapping[str, str]]:
-    """Return the answers in logs, and what asks for such answers."""
-    from icml.brokenmath.report import log_files
+def _from_logs(
+    paths: Sequence[Path],
+) -> tuple[list[Answer], Mapping[str, str], tuple[str, ...]]:
+    """Return the answers in logs, what asks for such answers, and what was left out."""
+    from icml.brokenmath.log_files import find_logs
 
-    logs = [read_answers(path) for path in log_files(paths)]
+    logs, left_out = find_logs(paths)
+    for log in logs:
+        log.check_scored()
     by_rule = {log.judge == "rule" for log in logs}
     if len(by_rule) > 1:
         raise UserError(
             "the rule judge read some of the logs and not the others: their answers end "
             "differently; give the ones or the others"
         )
+    rows = [answer for log in logs for answer in log.rows]
+    # An eval that was retried has the first one's answers in its log too.
+    found = {
+        (row.item.statement, row.category, row.text, row.reasoning): row for row in reversed(rows)
+    }
+    again = len(rows) - len(found)
+    notes = [f"left out: {reason}" for reason in left_out]
+    notes += [f"{again} answers stand there more than once"] if again else []
     templates = RULE_TEMPLATES if by_rule == {True} else TEMPLATES
-    return [answer for log in logs for answer in log.rows], templates
+    return list(found.values())[::-1], templates, tuple(notes)
 
 
 def _verified(source: str) -> list[Item]:

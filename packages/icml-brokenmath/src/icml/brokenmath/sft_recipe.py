@@ -165,6 +165,8 @@ def sft(
     say(f"model  {recipe.model}\ndata   {shares}: {data.source}")
     if data.left_out:
         say(f"       {data.left_out} answers are to problems of the test, and left out")
+    for note in data.notes:
+        say(f"       {note}")
     if unwritten:
         say(f"       {unwritten} answers lose their thoughts: the chat template doesn't write them")
     say(f"continues from {before}" if before else f"starts in {out}")
