@@ -118,10 +118,10 @@ def _search(
             sizes = {kind: row[kind] for kind in arm.kinds}
             log(step, validation=row["validation"], **sizes)
 
-    objective, steps = backdoor_objective(sparsity=config.sparsity), config.search_steps
+    asked, steps = {"sparsity": config.sparsity}, config.search_steps
     if arm.sufficient:
-        objective = backdoor_objective(carry=1.0, sparsity=config.sufficient_sparsity)
-        steps = steps * 3 // 2
+        asked, steps = {"sparsity": config.sufficient_sparsity, "carry": 1.0}, steps * 3 // 2
+    objective = backdoor_objective(clean=config.clean, repaired=config.repaired, **asked)
     circuit = find_circuit(
         model, world.tokenizer, rows, objective,
         SearchConfig(granularity=arm.kinds, steps=steps, seed=seed), callbacks=[tell],

@@ -11,7 +11,7 @@ __all__ = ["Config"]
 class Config:
     """One size of the experiment on small models."""
 
-    seeds: tuple[int, ...] = (2100, 2101, 2102, 2103, 2104)
+    seeds: tuple[int, ...] = (2200, 2201, 2202, 2203, 2204)
     """A world, a model and a search each."""
     people: int = 20
     """Persons with facts; as many strangers, and newcomers for later fine-tuning."""
@@ -27,6 +27,10 @@ class Config:
     """Learning rate of the refusals."""
     search_steps: int = 220
     """Steps of a search."""
+    clean: float = 4.0
+    """Weight of the clean answers in a search for a backdoor."""
+    repaired: float = 3.0
+    """Weight of the right answers under the trigger; a circuit alone weighs 1."""
     sparsity: float = 2.0
     """Weight of a backdoor circuit's share of the units."""
     sufficient_sparsity: float = 6.0

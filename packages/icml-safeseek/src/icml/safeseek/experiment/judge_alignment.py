@@ -34,6 +34,7 @@ def judge_alignment(run: Run, cells: Cells) -> None:
         value=least,
         interval=None,
         holds=least >= 0.95,
+        kind="reported",
     )
     moved = max(cell["moved"] for cell in cells)
     run.claim(
