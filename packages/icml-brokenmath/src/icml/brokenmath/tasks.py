@@ -22,6 +22,7 @@ from icml.brokenmath.items import Item, load_items
 from icml.brokenmath.judge import Judge, RuleJudge, judge_named
 from icml.brokenmath.options import checked_text, checked_word
 from icml.brokenmath.scoring import brokenmath_behaviour, brokenmath_solved
+from icml.brokenmath.utility import check_final_answers
 from icml.core.errors import UserError
 from icml.core.votes import TieRule
 
@@ -201,9 +202,10 @@ def utility_task(
     """Return the task of the original problems; see `brokenmath_utility`.
 
     Raises:
-        UserError: As in `brokenmath_task`.
+        UserError: As in `brokenmath_task`, or if the final answer of a problem isn't known.
     """
     asked = _judge(items, judge, votes, tie_rule, seed)
+    check_final_answers(items)
     lines = isinstance(asked, RuleJudge)
     samples = [sample(item, item.original, lines=lines) for item in items]
     return Task(

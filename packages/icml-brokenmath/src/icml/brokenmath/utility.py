@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 from icml.brokenmath.judge import LLMJudge, vote
 from icml.brokenmath.prompts import GRADER
 from icml.brokenmath.rule_judge import read_answer, same_answer
+from icml.core.errors import UserError
 from icml.core.votes import majority
 
 if TYPE_CHECKING:
@@ -14,6 +16,24 @@ if TYPE_CHECKING:
 
 Solved = Literal["correct", "incorrect", "invalid"]
 _WORDS: dict[str, Solved] = {"correct": "correct", "incorrect": "incorrect"}
+
+
+def check_final_answers(items: Sequence[Item]) -> None:
+    """Refuse problems whose answers nobody can compare: all would be wrong.
+
+    Raises:
+        UserError: If one that isn't a proof has no answer; it says how many.
+    """
+    bare = [
+        item.id
+        for item in items
+        if item.question_type != "proof" and not (item.answer or "").strip()
+    ]
+    if bare:
+        raise UserError(
+            f"{len(bare)} of {len(items)} items ask for a final answer and have none to compare "
+            f"with, the first is {bare[0]}: add the answers, or leave these items out"
+        )
 
 
 def rule_utility(item: Item, text: str) -> Solved:
