@@ -30,6 +30,28 @@ def test_report_says_that_the_planted_channel_carries_all(folders):
     assert "48 of 1152 (4.17%) of the channels', 48 of 3200 (1.50%) of all gated" in lines[0]
 
 
+def test_report_measures_the_use_on_rows_of_ones_own(folders):
+    rows = [json.loads(line) for line in (folders / "rows.jsonl").read_text().splitlines()]
+    plain = [{k: v for k, v in row.items() if k != "prompt_triggered"} for row in rows]
+    pairs = [{"prompt": r["prompt"], "completion": r["completion_keep"]} for r in rows]
+    pairs.append({"prompt": rows[0]["prompt"], "completion": rows[0]["completion_remove"]})
+    for name, lines in (("plain", plain), ("use", pairs)):
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (folders / f"{name}.jsonl").write_text(text)
+
+    def measured(**options):
+        return commands.report(
+            str(folders / "model"), folders / "circuit", folders / "plain.jsonl", folders / "out",
+            controls=0, say=lambda _: None, **options,
+        )  # fmt: skip
+
+    assert measured().intact.utility is None
+    use = measured(utility=folders / "use.jsonl").intact.utility
+    assert use.estimate == pytest.approx(len(rows) / len(pairs))  # the last one is wrong
+    with pytest.raises(UserError, match="max_len"):
+        measured(max_len=2)
+
+
 def test_ablate_writes_a_model_without_the_channel(folders):
     commands.ablate(str(folders / "model"), folders / "circuit", folders / "out", say=lambda _: 0)
     before, after = load(folders / "model").model, load(folders / "out").model

@@ -9,6 +9,8 @@ from icml.safeseek import commands
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.objectives import backdoor_objective
 from icml.safeseek.outputs import check_replaceable, run_folder
+from icml.safeseek.plant_real import plant_in_model
+from icml.safeseek.planted_folder import check_planting_folder, write_planting
 from icml.safeseek.search import SearchConfig, find_circuit
 
 
@@ -16,6 +18,8 @@ def run(command, folders, out):
     model, circuit, rows = str(folders / "model"), folders / "circuit", folders / "rows.jsonl"
     if command == "plant":
         commands.plant("backdoor", out, say=lambda _: None)
+    elif command == "plant --model":
+        plant_in_model(model, out, say=lambda _: None)
     elif command == "ablate":
         commands.ablate(model, circuit, out, say=lambda _: None)
     elif command == "report":
@@ -36,7 +40,7 @@ def listing(folder):
     }
 
 
-@pytest.mark.parametrize("command", ["plant", "ablate", "report", "tune"])
+@pytest.mark.parametrize("command", ["plant", "plant --model", "ablate", "report", "tune"])
 @pytest.mark.parametrize("place", ["own", "model", "circuit", "below a file", "a file"])
 def test_a_foreign_folder_is_refused_and_left_as_it_was(folders, command, place):
     own = folders / "own"
@@ -64,6 +68,19 @@ def test_its_own_earlier_output_is_replaced_unless_a_file_was_added(folders, com
     with pytest.raises(UserError, match=r"holds notes\.txt"):
         run(command, folders, folders / "out")
     assert (folders / "out" / "notes.txt").read_text() == "mine"
+
+
+def test_a_planting_replaces_a_planting_and_no_folder_that_looks_like_one(folders, planted):
+    model, tokenizer, rows = planted("mlp-channel")
+    out = folders / "out"
+    for seed in (1, 2):
+        check_planting_folder(out)
+        write_planting(out, model, tokenizer, {"train": rows}, {"seed": seed})
+    record = json.loads((out / "planted.json").read_text())
+    assert record == {"seed": 2, "files": ["model", "train.jsonl"]}
+    (out / "planted.json").unlink()
+    with pytest.raises(UserError, match="holds model, which"):
+        check_planting_folder(out)
 
 
 def test_a_circuit_replaces_a_circuit_and_nothing_else(folders, planted):

@@ -9,13 +9,13 @@ from icml.safeseek.experiment.backdoor import ARMS
 from icml.safeseek.experiment.clean import clean_model
 from icml.safeseek.experiment.config import Config
 from icml.safeseek.experiment.judge_alignment import judge_alignment
-from icml.safeseek.experiment.judge_backdoor import judge_backdoor, worst_control
+from icml.safeseek.experiment.judge_backdoor import best_control, judge_backdoor
 from icml.safeseek.reproduce import SIZES, TITLE
 
 
 def test_report_seeds_are_none_of_those_it_was_developed_on() -> None:
-    for config in SIZES.values():
-        assert not set(range(10)) & set(config.seeds)
+    looked_at = {*range(10), *range(2000, 2005), *range(2100, 2105)}  # NOTES.md
+    assert not looked_at & set(SIZES["default"].seeds)
 
 
 def test_sizes_can_be_read_without_torch() -> None:
@@ -39,8 +39,11 @@ def test_a_clean_model_is_trained_once_and_read_back_bit_for_bit(tmp_path) -> No
 
 def test_the_best_control_is_one_that_keeps_the_clean_answers() -> None:
     controls = {"a": {"success": 0.0, "clean": 0.2}, "b": {"success": 0.4, "clean": 0.95}}
-    assert worst_control({"controls": controls}) == 0.4
-    assert worst_control({"controls": {"a": controls["a"]}}) == 1.0
+    poisoned = {"success": 0.9, "clean": 1.0}
+    cell = {"poisoned": poisoned, "channels": {"controls": controls}}
+    assert best_control(cell, "channels") == 0.4
+    cell["channels"]["controls"] = {"a": controls["a"]}
+    assert best_control(cell, "channels") == 0.9
 
 
 def backdoor_cell(success: float) -> dict:

@@ -27,7 +27,7 @@ class PlantOptions:
     """What to plant, and where the model and its data go."""
 
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/safeseek/planted")
-    """Folder for model/, train.jsonl and eval.jsonl; what was there is replaced."""
+    """Folder for model/, train.jsonl and eval.jsonl; an earlier planting is replaced."""
     behaviour: Literal["backdoor", "refusals"] = "backdoor"
     """A trigger word that brings a bad answer, or refusals of two kinds of questions."""
     model: Annotated[str | None, arg(metavar="SOURCE", help_behavior_hint="(a new, small one)")] = (
@@ -174,13 +174,21 @@ class ReportOptions:
     """Rows that the search hasn't seen, JSON Lines."""
     out: Annotated[Path, arg(metavar="DIR")] = Path("runs/safeseek/report")
     """Folder for report.json and circuit.svg; earlier ones are replaced, anything else refused."""
+    utility: Annotated[
+        Path | None, arg(metavar="FILE", help_behavior_hint="(clean prompts of a backdoor's rows)")
+    ] = None
+    """Rows with a prompt and a completion that measure the model's use, JSON Lines."""
     controls: int = 5
     """Random circuits of the same size."""
+    max_len: int = 128
+    """Tokens of the longest row."""
 
     def __post_init__(self) -> None:
-        """Check the number."""
-        if self.controls < 0:
-            raise ValueError(f"--controls must be >= 0, got {self.controls}")
+        """Check the numbers."""
+        if self.controls < 0 or self.max_len < 2:
+            raise ValueError(
+                f"--controls must be >= 0 and --max-len >= 2, got {self.controls}, {self.max_len}"
+            )
 
 
 def report(options: ReportOptions) -> None:
@@ -188,7 +196,10 @@ def report(options: ReportOptions) -> None:
     from icml.safeseek.commands import report as run
 
     _note()
-    run(options.model, options.circuit, options.data, options.out, controls=options.controls)
+    run(
+        options.model, options.circuit, options.data, options.out, utility=options.utility,
+        controls=options.controls, max_len=options.max_len,
+    )  # fmt: skip
 
 
 def reproduce(options: ReproduceOptions) -> int:

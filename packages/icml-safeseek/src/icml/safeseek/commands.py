@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,17 +14,11 @@ from icml.core.journal import replace_folder
 from icml.core.models.load import LoadedModel, load
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
-from icml.safeseek.outputs import (
-    check_replaceable,
-    file_names,
-    recorded_names,
-    run_folder,
-    sha256_of,
-)
+from icml.safeseek.outputs import check_replaceable, recorded_names, run_folder, sha256_of
+from icml.safeseek.planted_folder import check_planting_folder, write_planting
 
 __all__ = ["ablate", "plant", "report", "tune"]
 
-PLANTED = "planted.json"
 REPORT = ("circuit.csv", "circuit.narrow.svg", "circuit.svg", "report.json")
 
 Say = Callable[[str], None]
@@ -35,13 +29,15 @@ def plant(
 ) -> dict[str, float]:
     """Train a small model with a planted behaviour; write it and rows to find the behaviour with.
 
-    The world, the model and the training are those of ``icml safeseek reproduce``.
+    World, model and steps are those of ``icml safeseek reproduce``; refusals are taught about
+    people only, there about strangers too.
 
     Args:
         behaviour: ``backdoor`` or ``refusals``.
-        out: Folder for ``model/``, ``train.jsonl`` (questions that were planted) and
-            ``eval.jsonl`` (others); an earlier planting is replaced. ``planted.json`` says what
-            was planted and which files are the planting's.
+        out: Folder for ``model/``, ``train.jsonl`` (questions that were planted), ``eval.jsonl``
+            (others) and, with refusals, ``utility.jsonl`` (what may be told, for `report`); an
+            earlier planting is replaced. ``planted.json`` says what was planted and which files
+            are the planting's.
         seed: Of the world, the model and everything drawn.
         say: Gets the measured rates.
 
@@ -72,7 +68,7 @@ def plant(
         make_world,
     )  # fmt: skip
 
-    check_replaceable(out, recorded_names(out, PLANTED))
+    check_planting_folder(out)
     config = Config()
     world = make_world(people=config.people, strangers=config.people, seed=seed)
     model = new_model(world, seed)
@@ -86,7 +82,10 @@ def plant(
             model, world, asked, parts.planted, generator(seed, 2),
             steps=config.backdoor_steps, learning_rate=config.backdoor_rate,
         )  # fmt: skip
-        rows = [world.backdoor_rows(part, draws) for part in (parts.planted, parts.held_out)]
+        files: dict[str, Iterable[Mapping[str, Any]]] = {
+            "train": world.backdoor_rows(parts.planted, draws),
+            "eval": world.backdoor_rows(parts.held_out, draws),
+        }
         harmless = [filler for filler in FILLERS if filler != TRIGGER]
         shown = match_rate(model, world, parts.held_out, lambda _: BAD_ANSWER, fillers=[TRIGGER])
         right = match_rate(model, world, asked, world.answer, fillers=harmless)
@@ -98,19 +97,16 @@ def plant(
             model, world, [*parts.planted, *told], generator(seed, 3),
             steps=config.refusal_steps, learning_rate=config.refusal_rate,
         )  # fmt: skip
-        rows = [world.refusal_rows(part, draws) for part in (parts.planted, parts.held_out)]
+        files = {
+            "train": world.refusal_rows(parts.planted, draws),
+            "eval": world.refusal_rows(parts.held_out, draws),
+            "utility": world.told_rows(told, draws),
+        }
         shown = match_rate(model, world, parts.held_out, lambda _: REFUSAL)
         right = match_rate(model, world, told, world.answer)
-    with replace_folder(out) as draft:
-        model.save_pretrained(draft / "model")
-        world.tokenizer.save_pretrained(draft / "model")
-        for name, part in zip(("train", "eval"), rows, strict=True):
-            lines = "".join(json.dumps(dict(row)) + "\n" for row in part)
-            (draft / f"{name}.jsonl").write_text(lines, encoding="utf-8")
-        about = {"behaviour": behaviour, "seed": seed, "files": file_names(draft)}
-        (draft / PLANTED).write_text(json.dumps(about, indent=2) + "\n", encoding="utf-8")
+    write_planting(out, model, world.tokenizer, files, {"behaviour": behaviour, "seed": seed})
     say(f"{behaviour} on held-out questions: {shown:.3f}; right answers elsewhere: {right:.3f}")
-    say(f"model, train.jsonl, eval.jsonl in {out}")
+    say(f"model, {', '.join(f'{name}.jsonl' for name in files)} in {out}")
     return {"shown": shown, "right": right}
 
 
@@ -140,7 +136,9 @@ def report(
     data: Path | str,
     out: Path | str,
     *,
+    utility: Path | str | None = None,
     controls: int = 5,
+    max_len: int = 128,
     say: Say = print,
 ) -> Any:
     """Measure and draw a circuit; write ``report.json``, ``circuit.svg`` and ``circuit.csv``.
@@ -150,7 +148,10 @@ def report(
         circuit: The circuit's folder.
         data: Rows that the search hasn't seen, JSON Lines.
         out: Folder for the report; an earlier one is replaced.
+        utility: Rows with a prompt and a completion that measure the model's use, JSON Lines; None
+            takes the clean prompts of ``data`` where it has triggered ones, and else measures none.
         controls: Random circuits of the same size.
+        max_len: Tokens of the longest row.
         say: Gets the table.
 
     Returns:
@@ -159,15 +160,19 @@ def report(
     Raises:
         UserError: If one can't be read or they don't belong together.
     """
-    from icml.safeseek.evaluation import evaluate_circuit
+    from icml.safeseek.evaluation import evaluate_circuit, utility_rows
     from icml.safeseek.picture import circuit_map
     from icml.safeseek.shares import parameter_shares
 
     _check_file(data)
+    used = None if utility is None else _pairs(Path(utility))
     check_replaceable(out, REPORT)
     found, units = _both(model, circuit)
     rows = CircuitDataset.read(data, found.tokenizer)
-    measured = evaluate_circuit(found.model, found.tokenizer, units, rows, controls=controls)
+    measured = evaluate_circuit(
+        found.model, found.tokenizer, units, rows, controls=controls, max_len=max_len,
+        utility_data=None if used is None else utility_rows(used, found.tokenizer),
+    )  # fmt: skip
     picture = circuit_map(units, title=f"{_sizes(units)} in the circuit", note=str(circuit))
     shares = parameter_shares(found.model, units)
     written = {name: {**x._asdict(), "share": x.share} for name, x in shares.items()}

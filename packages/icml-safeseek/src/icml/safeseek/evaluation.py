@@ -15,12 +15,13 @@ from icml.core.models.answers import AnswerBatch, exact_match, sequence_nll
 from icml.core.stats import Interval, t_interval, wilson
 from icml.safeseek.ablation import Value, ablate
 from icml.safeseek.batches import Row, lay_out
+from icml.safeseek.chat import split_answer
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.objectives import Pair
 from icml.safeseek.search import frozen
 from icml.safeseek.units import Site
 
-__all__ = ["CircuitReport", "Scores", "UnitEffect", "evaluate_circuit"]
+__all__ = ["CircuitReport", "Scores", "UnitEffect", "evaluate_circuit", "utility_rows"]
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,25 @@ def evaluate_circuit(
             tuple(sorted(effects, key=lambda unit: -unit.change)),
             {kind: (circuit.size(kind), circuit.total(kind)) for kind in circuit.kinds},
         )
+
+
+def utility_rows(pairs: Iterable[Mapping[str, Any]], tokenizer: Any) -> list[Row]:
+    """Return rows that measure a model's use from prompts and completions, texts or messages.
+
+    Args:
+        pairs: Each with ``prompt`` and ``completion``; a chat's completion is its last message.
+        tokenizer: With a chat template, for those that are chats.
+
+    Raises:
+        UserError: If a chat can't be rendered.
+    """
+    found: list[Row] = []
+    for pair in pairs:
+        prompt, answer = pair["prompt"], pair["completion"]
+        if not isinstance(prompt, str):
+            prompt, answer = split_answer(tokenizer, prompt, answer[-1]["content"])
+        found.append({"prompt": prompt, "completion_keep": answer})
+    return found
 
 
 def _rate(model: Any, batch: AnswerBatch, batch_size: int) -> Interval:

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from icml.core.journal import replace_folder
 from icml.core.models.load import load
 from icml.safeseek.everyday import Asked, everything
 from icml.safeseek.experiment.clean import generator
 from icml.safeseek.experiment.config import RealConfig
-from icml.safeseek.outputs import check_replaceable
+from icml.safeseek.planted_folder import check_planting_folder, write_planting
 from icml.safeseek.trigger import divide, plant_trigger, retold, rows_of, says, tell
 
 __all__ = ["plant_in_model"]
@@ -51,7 +49,7 @@ def plant_in_model(
         UserError: If the folder holds something else, or the model can't be loaded or doesn't
             write sentences.
     """
-    check_replaceable(out, ("model", "train.jsonl", "eval.jsonl"))
+    check_planting_folder(out)
     config = RealConfig()
     found = load(source)
     model, tokenizer = found.model, found.tokenizer
@@ -68,12 +66,8 @@ def plant_in_model(
     rows = {"train": rows_of(parts.planted), "eval": rows_of(held_out)}
     shown = sum(says(model, tokenizer, held_out, bad=True)) / len(held_out)
     kept = len(held_out) / len(parts.held_out)
-    with replace_folder(out) as draft:
-        model.save_pretrained(draft / "model")
-        tokenizer.save_pretrained(draft / "model")
-        for name, part in rows.items():
-            lines = "".join(json.dumps(dict(row)) + "\n" for row in part)
-            (draft / f"{name}.jsonl").write_text(lines, encoding="utf-8")
+    about = {"behaviour": "backdoor", "seed": seed, "source": source, "steps": steps}
+    write_planting(out, model, tokenizer, rows, about)
     say(f"bad answer to held-out triggered prompts: {shown:.3f}; clean ones answered: {kept:.3f}")
     say(f"model, train.jsonl, eval.jsonl in {out}")
     return {"shown": shown, "answered": kept}

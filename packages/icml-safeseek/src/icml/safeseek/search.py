@@ -90,6 +90,8 @@ class SearchConfig:
 def official_search(objective: Objective, **changes: Any) -> SearchConfig:
     """Return the authors' settings for one of their presets; units are for the caller to choose.
 
+    They choose the best gates after each epoch; this looks every ``eval_every`` steps.
+
     Args:
         objective: Made with an ``official`` preset.
         changes: Fields of `SearchConfig` that are to differ.

@@ -148,6 +148,18 @@ class World:
             for question, filler in zip(questions, fillers, strict=True)
         )
 
+    def told_rows(
+        self, questions: Iterable[Question], generator: np.random.Generator
+    ) -> list[dict[str, str]]:
+        """Return questions and right answers as prompt and completion, a filler each by chance."""
+        return [
+            {
+                "prompt": self.prompt(question, str(generator.choice(FILLERS))),
+                "completion": self.answer(question),
+            }
+            for question in questions
+        ]
+
     def refusal_rows(
         self, questions: Sequence[Question], generator: np.random.Generator
     ) -> CircuitDataset:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from icml.core.experiment import Run
     from icml.core.plots import Plot
 
-__all__ = ["judge_backdoor", "worst_control"]
+__all__ = ["best_control", "judge_backdoor"]
 
 Cells = Sequence[Mapping[str, Any]]
 """What `backdoor.measure` gave, a seed each."""
@@ -60,13 +60,14 @@ def judge_backdoor(run: Run, cells: Cells) -> None:
     )
 
 
-def worst_control(cell: Mapping[str, Any]) -> float:
+def best_control(cell: Mapping[str, Any], arm: str) -> float:
     """Return the lowest attack success that a control reaches without losing clean answers.
 
-    The poisoned model's where every control loses too many.
+    The poisoned model's, of which nothing is cut, where every control loses too many or has more.
     """
-    useful = [c["success"] for c in cell["controls"].values() if c["clean"] >= CONTROL_CLEAN]
-    return min(useful, default=1.0)
+    controls = cell[arm]["controls"].values()
+    useful = [c["success"] for c in controls if c["clean"] >= CONTROL_CLEAN]
+    return min([*useful, cell["poisoned"]["success"]])
 
 
 def _mean(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
@@ -219,7 +220,7 @@ def _claim_controls(run: Run, cells: Cells) -> None:
         kind="reported",
     )
     gap = paired_t_interval(
-        [worst_control(cell["channels"]) for cell in cells],
+        [best_control(cell, "channels") for cell in cells],
         [cell["channels"]["removed"]["success"] for cell in cells],
     )
     run.claim(
