@@ -118,10 +118,12 @@ def _search(
             sizes = {kind: row[kind] for kind in arm.kinds}
             log(step, validation=row["validation"], **sizes)
 
-    asked, steps = {"sparsity": config.sparsity}, config.search_steps
+    carry, sparsity, steps = 0.0, config.sparsity, config.search_steps
     if arm.sufficient:
-        asked, steps = {"sparsity": config.sufficient_sparsity, "carry": 1.0}, steps * 3 // 2
-    objective = backdoor_objective(clean=config.clean, repaired=config.repaired, **asked)
+        carry, sparsity, steps = 1.0, config.sufficient_sparsity, steps * 3 // 2
+    objective = backdoor_objective(
+        clean=config.clean, repaired=config.repaired, carry=carry, sparsity=sparsity
+    )
     circuit = find_circuit(
         model, world.tokenizer, rows, objective,
         SearchConfig(granularity=arm.kinds, steps=steps, seed=seed), callbacks=[tell],
