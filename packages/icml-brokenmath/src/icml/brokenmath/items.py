@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from icml.core.errors import UserError
 from icml.core.journal import write_atomic
+from icml.core.jsonl import read_rows
 
 VERIFIED = "verified"
 """Name of the frozen set that comes with the package."""
@@ -77,16 +77,13 @@ def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]
         resource = files("icml.brokenmath") / "data" / "verified-v1.jsonl"
         if not resource.is_file():
             raise UserError("the frozen set isn't in this installation: give a file of items")
-        return _items(resource.read_text(encoding="utf-8"), VERIFIED)
+        with as_file(resource) as path:
+            return _items(path)
     if Path(source).suffix == ".parquet":
         from icml.brokenmath.official import load_parquet
 
         return load_parquet(Path(source))
-    try:
-        text = Path(source).read_text(encoding="utf-8-sig")
-    except (OSError, ValueError) as error:
-        raise UserError(f"cannot read the items {source}: {error}") from error
-    return _items(text, str(source))
+    return _items(Path(source))
 
 
 def distinct(items: Iterable[tuple[str, Item]]) -> list[Item]:
@@ -148,29 +145,15 @@ def official_item(row: Mapping[str, Any], place: str) -> Item:
         raise UserError(f"{place}: {where}: {first['msg']}") from error
 
 
-def _items(text: str, source: str) -> list[Item]:
-    found = distinct(_read(text, source))
+def _items(path: Path) -> list[Item]:
+    found = distinct(_read(path))
     if not found:
-        raise UserError(f"{source} holds no item")
+        raise UserError(f"{path} holds no item")
     return found
 
 
-def _no_number(word: str) -> None:
-    raise ValueError(f"it knows no {word}")
-
-
-def _read(text: str, source: str) -> Iterator[tuple[str, Item]]:
-    # Not splitlines(): a statement may hold U+2028, which JSON leaves as it is.
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        place = f"line {number} of {source}"
-        if len(line) > LONGEST_LINE:
-            raise UserError(f"{place} has {len(line)} characters, more than {LONGEST_LINE}")
-        try:
-            fields = json.loads(line, parse_constant=_no_number)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"{place} is no JSON: {error}") from error
+def _read(path: Path) -> Iterator[tuple[str, Item]]:
+    for place, fields in read_rows(path, longest=LONGEST_LINE):
         if isinstance(fields, dict) and "problem_id" in fields:
             yield place, official_item(fields, place)
             continue

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 from icml.brokenmath.answers import Answers
 from icml.brokenmath.categories import checked
 from icml.core.errors import UserError
+from icml.core.jsonl import read_rows
 
 __all__ = ["Labels"]
 
@@ -28,22 +28,15 @@ class Labels:
         Raises:
             UserError: If the file can't be read, a line is no such label, or says it twice.
         """
-        try:
-            lines = path.read_text(encoding="utf-8-sig").split("\n")
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"cannot read the labels {path}: {error}") from error
         found: dict[tuple[str, int], str] = {}
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
+        for place, entry in read_rows(path):
             try:
-                entry = json.loads(line)
                 key = (str(entry["id"]), _epoch(entry.get("epoch", 1)))
                 (category,) = checked([entry["category"]])
-            except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-                raise UserError(f"line {number} of {path} is no label: {error}") from error
+            except (ValueError, KeyError, TypeError, AttributeError) as error:
+                raise UserError(f"{place} is no label: {error}") from error
             if key in found or category == "invalid":
-                raise UserError(f"line {number} of {path}: one behaviour an answer, got {line}")
+                raise UserError(f"{place}: one behaviour an answer, got {entry}")
             found[key] = category
         if not found:
             raise UserError(f"{path} holds no label")
