@@ -9,6 +9,7 @@ from icml.brokenmath.answers import Answer
 from icml.brokenmath.items import Item, load_items
 from icml.brokenmath.rule_judge import RuleJudge, read_answer
 from icml.brokenmath.sft import TEMPLATES, build_sft, kind_of, mixture, reference_answers, sft_rows
+from icml.brokenmath.sft_tokens import encode
 from icml.core.errors import UserError
 
 
@@ -123,6 +124,8 @@ def test_reference_answers_are_ideal_to_the_rule_judge_and_prove_the_original():
 def test_trl_learns_the_answers_of_the_set_as_core_s_plain_loop_does(tmp_path):
     """Full batches, so that both see the same ones: the same loss at every step, at 1e-4."""
     trl = pytest.importorskip("trl")
+    from datasets import Dataset
+
     from icml.core.models.tiny import causal_lm, word_tokenizer
     from icml.core.rl.sft import supervised
 
@@ -131,27 +134,30 @@ def test_trl_learns_the_answers_of_the_set_as_core_s_plain_loop_does(tmp_path):
     texts = [message["content"] for row in data["messages"] for message in row]
     tokenizer = word_tokenizer(sorted({word for text in texts for word in text.split()} | {"so"}))
     tokenizer.chat_template = (
-        "{% for m in messages %}{% if m['role'] == 'user' %}{{ bos_token }} {{ m['content'] }} so"
-        "{% else %}{% generation %} {{ m['content'] }} {{ eos_token }}{% endgeneration %}"
-        "{% endif %}{% endfor %}"
+        "{% for m in messages %}{% if m['role'] == 'user' %}{{ bos_token }} {{ m['content'] }}"
+        "{% else %} so {{ m['content'] }} {{ eos_token }}{% endif %}{% endfor %}"
+        "{% if add_generation_prompt %} so{% endif %}"
     )
     models = [causal_lm(len(tokenizer), d=16, layers=1, heads=2, ctx=32) for _ in range(2)]
     config = trl.SFTConfig(
         str(tmp_path), max_steps=5, per_device_train_batch_size=24, learning_rate=1e-2,
         lr_scheduler_type="constant", warmup_steps=0, max_grad_norm=0.0,
-        assistant_only_loss=True, gradient_checkpointing=False, activation_checkpointing=False,
+        completion_only_loss=True, gradient_checkpointing=False, activation_checkpointing=False,
         use_cpu=True, bf16=False, logging_steps=1, save_strategy="no", report_to=[],
         disable_tqdm=True,
     )  # fmt: skip
+    rows = encode(data, tokenizer, config.max_length)
     trainer = trl.SFTTrainer(
-        model=models[0], args=config, train_dataset=data, processing_class=tokenizer
-    )
+        model=models[0], args=config, train_dataset=Dataset.from_list(rows),
+        processing_class=tokenizer,
+    )  # fmt: skip
     trainer.train()
     theirs = [row["loss"] for row in trainer.state.log_history if "loss" in row]
 
     def ids(text):
         return tokenizer.encode(text, add_special_tokens=False)
 
+    # Cut by hand, not by `encode`.
     batch = [
         (ids(f"<bos> {user['content']} so"), ids(f"{assistant['content']} <eos>"))
         for user, assistant in data["messages"]
