@@ -7,7 +7,15 @@ import sympy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from icml.brokenmath.families import FAMILIES
+from icml.brokenmath.families import (
+    FAMILIES,
+    algebra,
+    arithmetic,
+    counting,
+    numbers,
+    residues,
+    values,
+)
 from icml.brokenmath.families.numbers import divisor_count, factorised, is_prime, phi, primes
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -26,6 +34,33 @@ def test_two_ways_agree_and_every_other_value_is_refuted(name, seed) -> None:
         why = family.decide(parameters, other)
         assert why is not None, other
         assert len(why) > 10
+
+
+@names
+def test_a_checker_uses_no_number_theory_that_the_right_value_comes_from(name, monkeypatch) -> None:
+    family = FAMILIES[name]
+    parameters = family.draw(Random(11))
+    true = family.value(parameters)
+
+    def lies(*given):
+        raise AssertionError(given)
+
+    for module in (algebra, arithmetic, counting, residues, values):
+        for helper in numbers.__all__:
+            monkeypatch.setattr(module, helper, lies, raising=False)
+    assert family.decide(parameters, true) is None
+    assert family.decide(parameters, true + 1)
+
+
+@settings(max_examples=60, deadline=None)
+@given(a=st.integers(1, 40), b=st.integers(2, 2000))
+def test_both_searches_for_a_composite_value_find_sympys(a, b) -> None:
+    family = FAMILIES["prime-run"]
+    parameters = family.parameters(a=a, b=b)
+    first = next(n for n in range(b + 1) if not sympy.isprime(n * n + a * n + b))
+    assert family.value(parameters) == first
+    assert family.decide(parameters, first) is None
+    assert family.decide(parameters, first + 1)
 
 
 @names

@@ -30,8 +30,8 @@ def found_is(found: int, value: int, how: str) -> str | None:
 class Family(Generic[P]):
     """Statements that differ in their parameters and in one value, which is right or wrong.
 
-    The value is found in one way (`value`, a closed form) and decided in another (`decide`, an
-    exhaustive or algebraic check that knows nothing of the first).
+    The value is found in one way (`value`) and decided in another (`decide`, an exhaustive or
+    algebraic check that knows nothing of the first).
     """
 
     name: str
@@ -39,7 +39,8 @@ class Family(Generic[P]):
     draw: Callable[[Random], P]
     """Draw parameters."""
     value: Callable[[P], int]
-    """The value that makes the statement true, by a closed form."""
+    """The value that makes the statement true: by a closed form, but in ``prime-run``, which has
+    none, by a search with another test for primes than the checker's."""
     near: Callable[[P, int], Sequence[int]]
     """Wrong values that somebody could believe, given the true one; the likeliest first."""
     decide: Callable[[P, int], str | None]

@@ -1,4 +1,7 @@
-"""Elementary number theory that closed forms need; the checkers don't use it."""
+"""Elementary number theory for right values and for what parameters may be.
+
+What decides a statement doesn't use it.
+"""
 
 from __future__ import annotations
 
