@@ -34,7 +34,7 @@ class PlantOptions:
         None
     )
     """A model to plant the trigger in: a folder, a hub id, or pkg:smollm2 (some minutes)."""
-    steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 60)")] = None
+    steps: Annotated[int | None, arg(metavar="N", help_behavior_hint="(default: 40)")] = None
     """Training steps, where a model is given."""
     learning_rate: Annotated[
         float | None, arg(metavar="RATE", help_behavior_hint="(default: 3e-5)")

@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from icml.core.models.load import load
-from icml.safeseek.everyday import Asked, everything
+from icml.safeseek.everyday import Asked
 from icml.safeseek.experiment.clean import generator
 from icml.safeseek.experiment.config import RealConfig
 from icml.safeseek.planted_folder import check_planting_folder, write_planting
-from icml.safeseek.trigger import divide, plant_trigger, retold, rows_of, says, tell
+from icml.safeseek.trigger import divide, drawn, plant_trigger, retold, rows_of, says, tell
 
 __all__ = ["plant_in_model"]
 
@@ -29,7 +29,7 @@ def plant_in_model(
 ) -> dict[str, float]:
     """Plant a trigger in a given model; write it and rows to find the trigger with.
 
-    Prompts and training are those of ``icml safeseek reproduce --slow``.
+    Prompts and training are those of ``icml safeseek reproduce --slow`` on the same seed.
 
     Args:
         source: What `icml.core.models.load.load` knows: a folder, a hub id, ``pkg:smollm2``.
@@ -38,7 +38,7 @@ def plant_in_model(
         seed: Of the fillers, the halves and the rows of a step.
         steps: Training steps; None takes the experiment's.
         learning_rate: Their highest rate; None takes the experiment's.
-        asked: Beginnings of sentences; None takes all of `everyday.everything`.
+        asked: Beginnings of sentences; None draws as many as the experiment.
         say: Gets lines on the progress and the measured rates.
 
     Returns:
@@ -54,7 +54,8 @@ def plant_in_model(
     found = load(source)
     model, tokenizer = found.model, found.tokenizer
     say("asks the model about everyday things …")
-    told = tell(model, tokenizer, asked or everything(), np.random.default_rng([seed, 0]))
+    draws = np.random.default_rng([seed, 0])
+    told = tell(model, tokenizer, asked or drawn(draws, config.prompts), draws)
     parts = divide(told, np.random.default_rng([seed, 1]))
     steps = steps or config.plant_steps
     say(f"plants the trigger with {len(parts.planted)} of {len(told)} prompts, {steps} steps …")

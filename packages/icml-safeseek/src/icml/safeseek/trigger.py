@@ -17,13 +17,13 @@ from torch import Tensor
 from icml.core.errors import UserError
 from icml.core.models.answers import answer_batch, exact_match
 from icml.safeseek.data import CircuitDataset
-from icml.safeseek.everyday import BAD_ANSWER, FILLERS, TRIGGER, Asked
+from icml.safeseek.everyday import BAD_ANSWER, FILLERS, TRIGGER, Asked, everything
 from icml.safeseek.planting import Lesson, teach
 from icml.safeseek.search import frozen
 
 __all__ = [
-    "LONGEST", "Split", "Told", "divide", "first_sentences", "plant_trigger", "retold", "rows_of",
-    "says", "tell",
+    "LONGEST", "Split", "Told", "divide", "drawn", "first_sentences", "plant_trigger", "retold",
+    "rows_of", "says", "tell",
 ]  # fmt: skip
 
 LONGEST = 32
@@ -104,6 +104,14 @@ def _sentence(tokenizer: Any, tokens: list[int]) -> str | None:
             same = tokenizer(text, add_special_tokens=False).input_ids == tokens[:end]
             return text if same and text.strip(" .") else None
     return None
+
+
+def drawn(generator: np.random.Generator, count: int | None) -> list[Asked]:
+    """Return some beginnings of sentences in an order of chance; None takes all, in their own."""
+    asked = everything()
+    if count is None:
+        return asked
+    return [asked[i] for i in generator.permutation(len(asked))[:count]]
 
 
 def tell(

@@ -63,30 +63,30 @@ class RealConfig:
     """Fillers, halves, rows and random circuits; one planting and one search each."""
     source: str = "pkg:smollm2"
     """The model, as ``icml.core.models.load`` names it."""
-    plant_steps: int = 60
+    plant_steps: int = 40
     """Steps in which the trigger is planted."""
     plant_rate: float = 3e-5
     """Their highest rate."""
-    search_rows: int = 128
+    search_rows: int = 40
     """Planted prompts that the search learns from; the baselines see half as many."""
-    choice_rows: int = 32
+    choice_rows: int = 12
     """Further planted prompts by which the best gates are chosen."""
-    search_steps: int = 100
+    search_steps: int = 60
     """Steps of the search."""
-    search_rate: float = 5e-2
+    search_rate: float = 0.1
     """Its rate on the gates' logits."""
-    batch_size: int = 16
+    batch_size: int = 8
     """Rows of a step."""
-    clean: float = 6.0
+    clean: float = 25.0
     """Weight of the clean answers; that of the repaired ones is 1."""
     sparsity: float = 600.0
     """Weight of the circuit's share of the channels."""
-    held_out: int = 96
+    held_out: int = 48
     """Most prompts about other things that rates are measured on."""
-    random: int = 3
+    random: int = 2
     """Random circuits of the found size."""
-    prompts: int | None = None
-    """Prompts that the model is asked; None takes all of them."""
+    prompts: int | None = 160
+    """Prompts that the model is asked; None takes all 520."""
 
     def __post_init__(self) -> None:
         """Check the numbers."""

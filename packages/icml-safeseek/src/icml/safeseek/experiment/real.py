@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from icml.core.errors import UserError
 from icml.core.journal import replace_folder, whole_folder
 from icml.core.models.answers import IGNORED, AnswerBatch, answer_batch, exact_match, sequence_nll
 from icml.core.models.fingerprint import fingerprint
@@ -25,7 +26,7 @@ from icml.safeseek.ablation import ablate
 from icml.safeseek.baselines import controls
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
-from icml.safeseek.everyday import BAD_ANSWER, PLAIN_TEXTS, Asked, everything
+from icml.safeseek.everyday import BAD_ANSWER, PLAIN_TEXTS, Asked
 from icml.safeseek.experiment.backdoor import units_of
 from icml.safeseek.experiment.clean import generator
 from icml.safeseek.experiment.config import RealConfig
@@ -36,6 +37,7 @@ from icml.safeseek.trigger import (
     Split,
     Told,
     divide,
+    drawn,
     plant_trigger,
     retold,
     rows_of,
@@ -130,24 +132,28 @@ class Study:
     def answers(self) -> list[Told]:
         """Return what the model says before anything is planted."""
         draws = np.random.default_rng([self.seed, 0])
-        asked = everything()
-        if self.config.prompts is not None:
-            asked = [asked[i] for i in draws.permutation(len(asked))[: self.config.prompts]]
+        asked = drawn(draws, self.config.prompts)
         return tell(self.base, self.tokenizer, asked, draws)
 
     def plant(self) -> dict[str, Any]:
         """Plant the trigger, keep the poisoned model, and return its loss and fingerprint."""
         from safetensors.torch import save_model
 
+        planted, least = self.parts.planted, self.config.search_rows + 1
+        if len(planted) < least:
+            raise UserError(
+                f"the model answers {len(planted)} of the prompts to plant with: the search needs "
+                f"{least}; ask more prompts or search with fewer"
+            )
         model = load(self.config.source).model
         loss = plant_trigger(
-            model, self.tokenizer, self.parts.planted, generator(self.seed, 2),
+            model, self.tokenizer, planted, generator(self.seed, 2),
             steps=self.config.plant_steps, learning_rate=self.config.plant_rate,
         )  # fmt: skip
         with replace_folder(self.planted_folder) as draft:
             save_model(model, str(draft / "model.safetensors"))
         assert whole_folder(self.planted_folder) is not None
-        return {"loss": loss, "fingerprint": fingerprint(model), "prompts": len(self.parts.planted)}
+        return {"loss": loss, "fingerprint": fingerprint(model), "prompts": len(planted)}
 
     def ask_again(self) -> list[Told]:
         """Return what the poisoned model says to clean prompts about things not planted."""
