@@ -73,11 +73,11 @@ class RealConfig:
     """Further planted prompts by which the best gates are chosen."""
     search_steps: int = 60
     """Steps of the search."""
-    search_rate: float = 0.1
+    search_rate: float = 0.15
     """Its rate on the gates' logits."""
     batch_size: int = 8
     """Rows of a step."""
-    clean: float = 25.0
+    clean: float = 6.0
     """Weight of the clean answers; that of the repaired ones is 1."""
     sparsity: float = 600.0
     """Weight of the circuit's share of the channels."""
