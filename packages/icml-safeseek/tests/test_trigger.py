@@ -229,6 +229,16 @@ def test_a_search_that_was_stopped_goes_on_with_the_planted_model(speaker, tmp_p
         assert measure(run, config, 5) == whole
 
 
+def test_too_few_answers_to_search_with_are_refused_before_planting(speaker, tmp_path):
+    config = replace(SMALL, source=str(speaker), search_rows=200)
+    with (
+        Run.open("safeseek", config, title=TITLE, out=tmp_path / "r") as run,
+        pytest.raises(UserError, match="the search needs 201"),
+    ):
+        measure(run, config, 5)
+    assert not (tmp_path / "r" / "checkpoints" / "planted-5").exists()
+
+
 def judged(tmp_path, success, clean, plain, control):
     def counts(success, clean, plain=0.0):
         return {

@@ -71,7 +71,7 @@ class RealConfig:
     """Planted prompts that the search learns from; the baselines see half as many."""
     choice_rows: int = 12
     """Further planted prompts by which the best gates are chosen."""
-    search_steps: int = 60
+    search_steps: int = 45
     """Steps of the search."""
     search_rate: float = 0.15
     """Its rate on the gates' logits."""

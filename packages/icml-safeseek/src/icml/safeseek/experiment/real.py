@@ -214,7 +214,7 @@ class Study:
             SearchConfig(
                 granularity=tuple(CHANNELS.granularity), steps=config.search_steps, seed=self.seed,
                 learning_rate=config.search_rate, batch_size=config.batch_size, max_len=LONGEST,
-                eval_every=20, checkpoint_every=20,
+                eval_every=15, checkpoint_every=15,
             ),
             eval_data=self.search_rows(config.search_rows, config.choice_rows),
             callbacks=[tell_run], out=self.search_folder,
