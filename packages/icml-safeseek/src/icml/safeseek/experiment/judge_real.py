@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["judge_real"]
 
-MOST_SUCCESS, LEAST_CLEAN, MOST_UNITS, MOST_PLAIN = 0.05, 0.8, 0.10, 0.1
+MOST_SUCCESS, LEAST_CLEAN, MOST_UNITS, MOST_PLAIN = 0.1, 0.8, 0.1, 0.1
 CONTROL_SUCCESS = 0.3
 
 SETS = ("nothing", "the circuit", "magnitude", "gradient", "activation difference")
