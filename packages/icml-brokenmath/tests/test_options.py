@@ -95,3 +95,14 @@ def test_a_task_warns_of_even_votes_once(make) -> None:
     with pytest.warns(UserWarning, match="2 votes can tie") as caught:
         make(ITEMS, judge=scripted([Rule("x")]), votes=2)
     assert len(caught) == 1
+
+
+@pytest.mark.parametrize("option", ["judge", "duel_judge"])
+def test_a_judge_whose_client_is_missing_is_refused_in_plain_words(option, monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "openai", None)
+    condition = {"condition": "best_of_n"} if option == "duel_judge" else {}
+    with pytest.raises(UserError, match=f"^the {option} 'openai/gpt-5' can't be asked: ") as told:
+        brokenmath_task(ITEMS, **condition | {option: "openai/gpt-5"})
+    assert "pip install openai" in str(told.value)
+    assert "[" not in str(told.value)
+    assert "\n" not in str(told.value)

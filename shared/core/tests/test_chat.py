@@ -294,3 +294,16 @@ def test_a_model_that_can_t_be_had_is_one_sentence() -> None:
 
     with pytest.raises(UserError, match="the judge 'nowhere/x' can't be asked: "):
         model_named("nowhere/x", role="judge", extra="icml-core[inspect]")
+
+
+def test_an_error_of_a_model_is_one_plain_line() -> None:
+    from inspect_ai._util.error import PrerequisiteError, pip_dependency_error
+
+    from icml.core.chat import error_text
+
+    assert error_text(pip_dependency_error("OpenAI API", ["openai"])) == (
+        "ERROR: OpenAI API requires optional dependencies. Install with: pip install openai"
+    )
+    assert error_text(PrerequisiteError("no [/such] tag")) == "no [/such] tag"
+    # Others' brackets are no markup.
+    assert error_text(RuntimeError("at [bold]\n  x[0] ")) == "at [bold] x[0]"

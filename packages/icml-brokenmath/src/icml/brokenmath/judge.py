@@ -13,7 +13,7 @@ from icml.brokenmath.options import SEEDS, checked_text, checked_whole, checked_
 from icml.brokenmath.prompts import JUDGE, fenced
 from icml.brokenmath.rule_judge import Judgement, RuleJudge
 from icml.brokenmath.verdicts import WORDS, parse_verdict, parse_word
-from icml.core.chat import model_named
+from icml.core.chat import error_text, model_named
 from icml.core.errors import UserError, require
 from icml.core.votes import TieRule
 
@@ -164,7 +164,7 @@ async def vote(
         except UserError:
             raise
         except Exception as error:  # whatever a model's client raises is an abstention
-            return Vote(None, f"no vote: {type(error).__name__}: {error}", failed=True)
+            return Vote(None, f"no vote: {type(error).__name__}: {error_text(error)}", failed=True)
         said = whole_text(output.completion)
         return Vote(parse_word(said, words, marker), said)
 

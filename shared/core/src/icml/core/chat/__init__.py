@@ -21,6 +21,7 @@ __all__ = [
     "Rule",
     "Usage",
     "count_tokens",
+    "error_text",
     "metered",
     "model_named",
     "read_script",
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from icml.core.chat.budget import Budget, BudgetExceeded
     from icml.core.chat.ledger import Ledger, Usage
     from icml.core.chat.metering import metered
-    from icml.core.chat.models import model_named
+    from icml.core.chat.models import error_text, model_named
     from icml.core.chat.provider import scripted
     from icml.core.chat.rules import Call, Rule, count_tokens, read_script
 else:
@@ -41,7 +42,7 @@ else:
             "budget": ["Budget", "BudgetExceeded"],
             "ledger": ["Ledger", "Usage"],
             "metering": ["metered"],
-            "models": ["model_named"],
+            "models": ["error_text", "model_named"],
             "rules": ["Call", "Rule", "count_tokens", "read_script"],
             "provider": ["scripted"],
         },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from icml.core.errors import UserError, require
@@ -9,7 +10,22 @@ from icml.core.errors import UserError, require
 if TYPE_CHECKING:
     from inspect_ai.model import Model
 
-__all__ = ["model_named"]
+__all__ = ["error_text", "model_named"]
+
+
+def error_text(error: Exception) -> str:
+    """Return what an error of inspect-ai or of a model's client says, in one plain line.
+
+    inspect's own errors are written in rich's markup, for a terminal.
+    """
+    text = str(error)
+    if type(error).__module__.startswith("inspect_ai."):
+        from rich.errors import MarkupError
+        from rich.text import Text
+
+        with suppress(MarkupError):
+            text = Text.from_markup(text).plain
+    return " ".join(text.split())
 
 
 def model_named(name: str, *, role: str, extra: str) -> Model:
@@ -30,4 +46,4 @@ def model_named(name: str, *, role: str, extra: str) -> Model:
     except UserError:
         raise
     except Exception as error:  # each provider has its own
-        raise UserError(f"the {role} {name!r} can't be asked: {error}") from error
+        raise UserError(f"the {role} {name!r} can't be asked: {error_text(error)}") from error
