@@ -51,10 +51,44 @@ def test_at_the_limit_the_culprit_is_named_and_the_rest_is_checked(monkeypatch) 
     monkeypatch.setattr(validator, "MEMORY_MB", 1)
     found = validate(generate(3, 4))
     assert {one.flag for one in found} == {"not checked"}
-    assert "1 MiB" in found[0].reason
+    assert found[0].reason == f"{found[0].id}: the checker came to 1 MiB"
     for seconds in (0, -1, float("nan"), float("inf")):
         with pytest.raises(UserError, match="seconds must be positive and finite"):
             validate([], seconds=seconds)
+
+
+CRASH = """
+import os, sys
+from icml.brokenmath import verified
+def decide(item, real=verified.verify):
+    if item.id == "raises":
+        raise RuntimeError("a bug")
+    if item.id == "dies":
+        os._exit(3)
+    return real(item)
+verified.verify = decide
+"""
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+@pytest.mark.parametrize(("name", "why"), [("raises", "RuntimeError: a bug"), ("dies", "exit 3")])
+def test_an_item_that_crashes_the_checker_is_named_wherever_it_stands(
+    place, name, why, tmp_path, monkeypatch
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text(CRASH)
+    monkeypatch.syspath_prepend(tmp_path)
+    items = generate(3, 4)
+    items[place] = items[place].model_copy(update={"id": name})
+    found = validate(items)
+    assert [one.flag for one in found] == ["not checked" if i == place else "" for i in range(3)]
+    assert found[place].reason == f"{name}: the checker crashed: {why}"
+
+
+def test_a_checker_that_does_not_start_says_so(tmp_path, monkeypatch) -> None:
+    (tmp_path / "pydantic.py").write_text("raise SystemExit('no such library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="the checker does not start: no such library"):
+        validate(generate(1, 4))
 
 
 def test_the_command_lists_families_and_says_what_is_wrong(tmp_path) -> None:

@@ -1,5 +1,7 @@
 """``python -m icml.brokenmath.checker``: items on standard input, a line of JSON about each.
 
+The first line, `READY`, says that it has started.
+
 `icml.brokenmath.validator` starts it under limits of time and memory: it has nothing but the items.
 """
 
@@ -14,11 +16,14 @@ from pydantic import ValidationError
 from icml.brokenmath.items import Item
 from icml.brokenmath.verified import NotVerified, verify
 
-__all__ = ["main"]
+__all__ = ["READY", "main"]
+
+READY = "ready"
 
 
 def main() -> None:
     """Answer line by line."""
+    print(READY, flush=True)
     for line in sys.stdin:
         start = perf_counter()
         flag, reason = "", ""

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from icml.brokenmath.checker import READY
 from icml.brokenmath.items import Item
 from icml.core.errors import UserError
 from icml.core.process import run_child
@@ -67,19 +68,22 @@ def _batch(items: Sequence[Item], seconds: float) -> list[Checked]:
         stdin="".join(item.model_dump_json() + "\n" for item in items),
         env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
     )
+    ready, _, answers = child.stdout.partition("\n")
+    if child.reason == "exit" and ready != READY:
+        raise UserError(f"the checker does not start: {child.stderr.strip()[-300:]}")
     found = [
         Checked(item.id, item.kind, line["flag"], line["reason"], line["seconds"])
-        for item, line in zip(items, _lines(child.stdout), strict=False)
+        for item, line in zip(items, _lines(answers), strict=False)
     ]
     if len(found) == len(items):
         return found
-    if child.reason == "exit" and not found:
-        raise UserError(f"the checker does not start: {child.stderr.strip()[-300:]}")
     culprit = items[len(found)]
-    why = {"timeout": f"{seconds:g} s", "memory": f"{MEMORY_MB} MiB"}.get(child.reason, "its end")
-    found.append(
-        Checked(culprit.id, culprit.kind, "not checked", f"the checker came to {why}", seconds)
-    )
+    limits = {"timeout": f"{seconds:g} s", "memory": f"{MEMORY_MB} MiB"}
+    limit = limits.get(child.reason)
+    last = (child.stderr.strip().splitlines() or [f"exit {child.exit}"])[-1][-200:]
+    why = f"the checker crashed: {last}" if limit is None else f"the checker came to {limit}"
+    reason = f"{culprit.id}: {why}"
+    found.append(Checked(culprit.id, culprit.kind, "not checked", reason, child.seconds))
     return found + (_batch(items[len(found) :], seconds) if len(found) < len(items) else [])
 
 
