@@ -7,6 +7,7 @@ import pytest
 from icml.brokenmath.items import load_items
 from icml.brokenmath.official import read_official
 from icml.core.errors import UserError
+from icml.core.testing.commands import run_icml
 
 ROW = {
     "problem_id": "x_1",
@@ -78,6 +79,21 @@ def test_a_parquet_file_that_is_none_is_refused(tmp_path, content) -> None:
 def test_a_data_set_needs_its_commit(revision) -> None:
     with pytest.raises(UserError, match="give the commit of a/b as revision"):
         load_items("hf:a/b", revision=revision)
+
+
+@pytest.mark.parametrize("source", ["hf:", "hf: "])
+def test_a_data_set_needs_a_name(source) -> None:
+    with pytest.raises(UserError, match="names no data set: write hf:OWNER/NAME"):
+        load_items(source)
+
+
+@pytest.mark.parametrize("command", [["validate", "hf:a/b"], ["likelihood", "m", "--items=hf:a/b"]])
+def test_commands_take_a_revision(command) -> None:
+    for given, got in (([], "None"), (["--revision", "main"], "'main'")):
+        ended = run_icml("brokenmath", *command, *given)
+        assert ended.returncode == 2
+        assert ended.stderr.startswith("icml: give the commit of a/b as revision ")
+        assert ended.stderr.endswith(f", got {got}\n")
 
 
 def test_a_copy_of_the_folder_is_read(tmp_path, monkeypatch) -> None:

@@ -49,7 +49,11 @@ class ValidateOptions:
     """What is checked."""
 
     items: Annotated[Positional[str], _required("ITEMS")]
-    """A file of items, or verified: the set that comes with the package."""
+    """A file of items, verified (the set that comes with the package), or hf: and a data set."""
+    revision: Annotated[
+        str | None, arg(metavar="COMMIT", help_behavior_hint="(of a data set on the hub)")
+    ] = None
+    """Commit of a data set on the hub, 40 hex digits."""
     seconds: float = 60.0
     """Limit for 250 items."""
 
@@ -63,6 +67,6 @@ def validate(options: ValidateOptions) -> int:
     from icml.brokenmath.validator import table
     from icml.brokenmath.validator import validate as check
 
-    checked = check(load_items(options.items), seconds=options.seconds)
+    checked = check(load_items(options.items, revision=options.revision), seconds=options.seconds)
     print(table(checked))
     return 1 if any(one.flag for one in checked) else 0

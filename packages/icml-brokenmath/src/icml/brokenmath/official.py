@@ -27,10 +27,12 @@ def load_official(name: str, *, revision: str | None) -> list[Item]:
             local folder has none.
 
     Raises:
-        UserError: If the revision is missing, or isn't a commit, the data can't be read, or a row
-            is no item.
+        UserError: If there is no name, the revision is missing, or isn't a commit, the data can't
+            be read, or a row is no item.
         MissingExtra: If datasets isn't installed.
     """
+    if not name.strip():
+        raise UserError("hf: names no data set: write hf:OWNER/NAME, or hf: and a local folder")
     local = Path(name).is_dir()
     if not local and not _is_commit(revision):
         raise UserError(

@@ -110,7 +110,11 @@ class LikelihoodOptions:
     model: Annotated[Positional[str], arg(metavar="MODEL", help_behavior_hint="(required)")]
     """A folder with a model of transformers, a hub id, or pkg:smollm2."""
     items: str = "verified"
-    """verified, or a file of items."""
+    """verified, a file of items, or hf: and a data set."""
+    revision: Annotated[
+        str | None, arg(metavar="COMMIT", help_behavior_hint="(of a data set on the hub)")
+    ] = None
+    """Commit of a data set on the hub, 40 hex digits."""
     limit: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: all)")] = None
     """Take the first items alone."""
 
@@ -126,6 +130,6 @@ def likelihood(options: LikelihoodOptions) -> None:
     from icml.brokenmath.likelihood import likelihood as run
     from icml.core.models.load import load
 
-    items = load_items(options.items)[: options.limit]
+    items = load_items(options.items, revision=options.revision)[: options.limit]
     loaded = load(options.model)
     print("\n".join([options.model, *run(loaded.model, loaded.tokenizer, items).lines()]))
