@@ -103,3 +103,11 @@ def test_a_real_small_model_is_scored() -> None:
     both = [*found.false_margins, *found.true_margins]
     assert len(set(both)) == 10
     assert all(abs(margin) < 30 for margin in both)
+
+
+@pytest.mark.parametrize("library", ["torch", "transformers"])
+def test_a_missing_library_is_told_with_this_package_s_extra(library, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, library, None)
+    assert main(["brokenmath", "likelihood", "owner/model", "--limit", "1"]) == 2
+    wanted = f"icml: {library} is not installed: pip install 'icml-brokenmath[models]'\n"
+    assert capsys.readouterr().err == wanted

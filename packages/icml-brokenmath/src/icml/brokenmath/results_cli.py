@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import Positional, arg
 
-from icml.core.errors import UserError
+from icml.core.errors import UserError, require
 
 
 @dataclass(frozen=True)
@@ -131,5 +131,7 @@ def likelihood(options: LikelihoodOptions) -> None:
     from icml.core.models.load import load
 
     items = load_items(options.items, revision=options.revision)[: options.limit]
+    for library in ("torch", "transformers"):
+        require(library, extra="icml-brokenmath[models]")
     loaded = load(options.model)
     print("\n".join([options.model, *run(loaded.model, loaded.tokenizer, items).lines()]))
