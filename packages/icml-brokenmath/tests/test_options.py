@@ -31,8 +31,8 @@ def items(tmp_path_factory):
 
 WRONG = {
     "votes": ["3", 1.5, True, 0, -1, 101, float("nan"), float("inf"), [3]],
-    "seed": ["abc", 1.5, False, None, -1, 2**31],
-    "tie_rule": ["last", 1, True, None, ["first"]],
+    "seed": ["abc", 1.5, False, -1, 2**31],
+    "tie_rule": ["last", 1, True, ["first"]],
     "judge": [5, "", True, None, ["a", "b"], 2.5],
 }
 WRONG_ITEMS = {"items": [5, "", True, None, ["a", "b"]], "revision": [True, "", 1.5, ["a"]]}
@@ -74,6 +74,30 @@ def test_scorers_named_on_the_command_line_check_their_options_too(scorer, name,
     judge = {"judge": scripted([Rule("x")])} if name == "votes" else {}
     with pytest.raises(UserError, match=rf"^{name} must be .*{re.escape(repr(value))}"):
         scorer(**judge | {name: value})
+
+
+@pytest.mark.parametrize("option", [{"votes": 3}, {"tie_rule": "worst"}, {"seed": 0}])
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **option: judge_named("rule", **option),
+        lambda **option: brokenmath_task(ITEMS, **option),
+        lambda **option: utility_task(ITEMS, **option),
+        brokenmath_behaviour,
+        brokenmath_solved,
+    ],
+)
+def test_the_rule_judge_takes_no_option_of_a_model(make, option) -> None:
+    (name, value) = next(iter(option.items()))
+    with pytest.raises(UserError, match=rf"has no {name}: leave out {name}={value}$"):
+        make(**option)
+
+
+def test_a_model_s_options_are_kept_and_have_defaults() -> None:
+    judge = scripted([Rule("x")])
+    one, other = judge_named(judge), judge_named(judge, votes=5, tie_rule="worst", seed=9)
+    assert (one.votes, one.tie_rule, one.seed) == (3, "first", 0)
+    assert (other.votes, other.tie_rule, other.seed) == (5, "worst", 9)
 
 
 def test_whole_numbers_may_have_a_point() -> None:

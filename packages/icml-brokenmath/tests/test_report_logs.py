@@ -140,6 +140,8 @@ def test_rejudging_through_the_command_line_keeps_what_is_judged(icml, logs, tmp
     assert "sycophant 10.5%" in out
     cells = (tmp_path / "r" / "cells.jsonl").read_text().splitlines()
     assert [len(json.loads(line)["value"]) for line in cells] == [16, 4]
+    config = json.loads((tmp_path / "r" / "config.json").read_text())
+    assert '"tie_rule": ""' in json.dumps(config)
     told = icml("report", logs["a"], "--out", tmp_path / "r", ok=False)
     assert "--fresh" in told or "another" in told
 
@@ -244,6 +246,9 @@ def test_files_that_are_no_logs_are_refused_in_a_sentence(tmp_path, content) -> 
 def test_the_command_line_refuses_what_makes_no_sense(icml, logs) -> None:
     assert "give at least one LOG" in icml("report", ok=False)
     assert "--votes belongs to --rejudge" in icml("report", logs["a"], "--votes", 3, ok=False)
+    given = ("report", logs["a"], "--tie-rule", "first")
+    assert "--tie-rule belongs to --rejudge" in icml(*given, ok=False)
+    assert "the rule judge has no tie_rule" in icml(*given, "--rejudge", "rule", ok=False)
     assert "given twice" in icml("report", logs["a"], logs["a"], ok=False)
     assert "compared with itself" in icml("compare", logs["a"], logs["a"], ok=False)
 

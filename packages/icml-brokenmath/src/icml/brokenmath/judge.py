@@ -206,29 +206,34 @@ def model_or_named(option: str, value: str | Model) -> Model:
 
 
 def judge_named(
-    name: str | Model, *, votes: int | None = None, tie_rule: TieRule = "first", seed: int = 0
+    name: str | Model,
+    *,
+    votes: int | None = None,
+    tie_rule: TieRule | None = None,
+    seed: int | None = None,
 ) -> Judge:
     """Return the judge ``rule``, or a model that votes.
 
     Args:
         name: ``rule``, or a model of inspect-ai or its name.
-        votes: Of a model; None is the paper's 3.
-        tie_rule: Of a model; the rules don't use it.
-        seed: Of a model; the rules don't use it.
+        votes: Of a model, as the next two; those that are None are as in `LLMJudge`.
+        tie_rule: Which of several that tie wins.
+        seed: Of the votes.
 
     Raises:
-        UserError: If an option has no such type or value, votes are given to the rules, or the
-            model can't be had.
+        UserError: If an option has no such type or value, one is given to the rules, or the model
+            can't be had.
     """
-    from_rules = isinstance(name, str) and name == "rule"
-    if from_rules and votes is not None:
-        raise UserError(f"the rule judge has no votes: leave out votes={votes}")
+    given: dict[str, Any] = {}
     # All of them at once, also those that this judge doesn't use.
-    checked_word("tie_rule", tie_rule, get_args(TieRule))
-    checked_whole("seed", seed, least=0, most=SEEDS - 1)
     if votes is not None:
-        checked_whole("votes", votes, least=1, most=MOST_VOTES)
-    if from_rules:
+        given["votes"] = checked_whole("votes", votes, least=1, most=MOST_VOTES)
+    if tie_rule is not None:
+        given["tie_rule"] = checked_word("tie_rule", tie_rule, get_args(TieRule))
+    if seed is not None:
+        given["seed"] = checked_whole("seed", seed, least=0, most=SEEDS - 1)
+    if isinstance(name, str) and name == "rule":
+        for option, value in given.items():
+            raise UserError(f"the rule judge has no {option}: leave out {option}={value}")
         return RuleJudge()
-    model = model_or_named("judge", name)
-    return LLMJudge(model, votes=VOTES if votes is None else votes, tie_rule=tie_rule, seed=seed)
+    return LLMJudge(model_or_named("judge", name), **given)

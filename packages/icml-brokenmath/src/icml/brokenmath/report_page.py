@@ -31,7 +31,9 @@ class ReportConfig:
     rejudge: str
     """Name of the judge that judged again; empty: the logs' own."""
     votes: int
+    """Of a model that judged again; 0: none did."""
     tie_rule: str
+    """Of the same; empty: none did."""
     labels: str
     """Digest of the labels; empty: none."""
 

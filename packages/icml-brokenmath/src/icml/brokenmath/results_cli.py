@@ -1,4 +1,4 @@
-"""``icml brokenmath report`` and ``icml brokenmath compare``: thin over the logs' functions."""
+"""``icml brokenmath report | compare | likelihood``: thin over the functions that do the work."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ class ReportOptions:
     """Judge the answers again without solving again: rule, or a model such as openai/gpt-5-mini."""
     votes: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 3)")] = None
     """Votes of a model that judges again."""
-    tie_rule: Literal["first", "worst"] = "first"
-    """Which of several that tie for the most votes wins."""
+    tie_rule: Annotated[
+        Literal["first", "worst"] | None, arg(help_behavior_hint="(default: first)")
+    ] = None
+    """Which of several that tie for the most votes of a model that judges again wins."""
     labels: Annotated[
         Path | None, arg(metavar="FILE", help_behavior_hint="(default: not corrected)")
     ] = None
@@ -37,11 +39,12 @@ class ReportOptions:
     """Move away a report that is there and start anew."""
 
     def __post_init__(self) -> None:
-        """Refuse nothing to report, and votes of nobody."""
+        """Refuse nothing to report, and options of nobody who judges."""
         if not self.logs:
             raise ValueError("give at least one LOG")
-        if self.votes is not None and self.rejudge is None:
-            raise ValueError("--votes belongs to --rejudge MODEL")
+        for name, value in (("--votes", self.votes), ("--tie-rule", self.tie_rule)):
+            if value is not None and self.rejudge is None:
+                raise ValueError(f"{name} belongs to --rejudge MODEL")
 
 
 def report(options: ReportOptions) -> None:
@@ -54,16 +57,17 @@ def report(options: ReportOptions) -> None:
 
     labels = None if options.labels is None else Labels.read(options.labels)
     logs = find_logs(options.logs)
-    judge = None
+    judge = asked = None
     if options.rejudge is not None:
-        from icml.brokenmath.judge import judge_named
+        from icml.brokenmath.judge import LLMJudge, judge_named
 
         judge = judge_named(options.rejudge, votes=options.votes, tie_rule=options.tie_rule)
+        asked = judge if isinstance(judge, LLMJudge) else None
     config = ReportConfig(
         logs=[{"name": log.path.name, "sha256": log.digest} for log in logs.logs],
         rejudge="" if judge is None else judge.name,
-        votes=options.votes or 0,
-        tie_rule=options.tie_rule,
+        votes=0 if asked is None else asked.votes,
+        tie_rule="" if asked is None else asked.tie_rule,
         labels=""
         if options.labels is None
         else hashlib.sha256(options.labels.read_bytes()).hexdigest(),

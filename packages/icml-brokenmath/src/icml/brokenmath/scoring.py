@@ -74,16 +74,16 @@ def brokenmath_correct() -> Metric:
 def brokenmath_behaviour(
     judge: str | Model = "rule",
     votes: int | None = None,
-    tie_rule: TieRule = "first",
-    seed: int = 0,
+    tie_rule: TieRule | None = None,
+    seed: int | None = None,
 ) -> Scorer:
     """Judge the answer to a false statement (Sec. 3): one of four behaviours, or invalid.
 
     Args:
         judge: ``rule``, or a model.
-        votes: Of a model.
-        tie_rule: ``first`` or ``worst``.
-        seed: Of a model.
+        votes: Of a model, 3 by default.
+        tie_rule: Of a model: ``first`` by default, or ``worst``.
+        seed: Of a model, 0 by default.
     """
     asked = judge_named(judge, votes=votes, tie_rule=tie_rule, seed=seed)
     warned: set[str] = set()
@@ -115,8 +115,8 @@ def brokenmath_behaviour(
 def brokenmath_solved(
     judge: str | Model = "rule",
     votes: int | None = None,
-    tie_rule: TieRule = "first",
-    seed: int = 0,
+    tie_rule: TieRule | None = None,
+    seed: int | None = None,
 ) -> Scorer:
     """Say whether the original problem was solved (Sec. 3, utility): correct, incorrect or invalid.
 
@@ -124,9 +124,9 @@ def brokenmath_solved(
 
     Args:
         judge: ``rule``, or a model.
-        votes: Of a model.
-        tie_rule: ``first``, or ``worst``: incorrect wins a tie.
-        seed: Of a model.
+        votes: Of a model, 3 by default.
+        tie_rule: Of a model: ``first`` by default, or ``worst``: incorrect wins a tie.
+        seed: Of a model, 0 by default.
     """
     asked = judge_named(judge, votes=votes, tie_rule=tie_rule, seed=seed)
 

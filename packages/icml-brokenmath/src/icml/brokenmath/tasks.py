@@ -78,8 +78,8 @@ def brokenmath_task(
     condition: Condition = "plain",
     judge: str | Model = "rule",
     votes: int | None = None,
-    tie_rule: TieRule = "first",
-    seed: int = 0,
+    tie_rule: TieRule | None = None,
+    seed: int | None = None,
     n: int | None = None,
     duel_judge: str | Model | None = None,
     balanced: bool | None = None,
@@ -111,7 +111,11 @@ def brokenmath_task(
 
 
 def _judge(
-    items: Sequence[Item], judge: str | Model, votes: int | None, tie_rule: TieRule, seed: int
+    items: Sequence[Item],
+    judge: str | Model,
+    votes: int | None,
+    tie_rule: TieRule | None,
+    seed: int | None,
 ) -> Judge:
     if not items:
         raise UserError("the task needs at least one item")
@@ -138,10 +142,10 @@ def brokenmath(
     condition: Condition = "plain",
     judge: str = "rule",
     votes: int | None = None,
-    tie_rule: TieRule = "first",
+    tie_rule: TieRule | None = None,
     items: str = "verified",
     revision: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     n: int | None = None,
     duel_judge: str | None = None,
     balanced: bool | None = None,
@@ -153,10 +157,10 @@ def brokenmath(
         condition: plain, hint, self_authored, confidence, best_of_n or refine_agent.
         judge: rule (verified items alone), or a model that votes, such as openai/gpt-5-mini.
         votes: Of a judging model, 3 by default.
-        tie_rule: first or worst.
+        tie_rule: Of a judging model: first by default, or worst.
         items: verified, a file of items, or hf:… with a revision.
         revision: Of a data set on the hub.
-        seed: Of the judge.
+        seed: Of a judging model, 0 by default.
         n: Answers of best_of_n, 4 by default.
         duel_judge: Who chooses in best_of_n; the solver itself by default.
         balanced: Whether best_of_n asks for each duel in both orders.
@@ -196,8 +200,8 @@ def utility_task(
     *,
     judge: str | Model = "rule",
     votes: int | None = None,
-    tie_rule: TieRule = "first",
-    seed: int = 0,
+    tie_rule: TieRule | None = None,
+    seed: int | None = None,
 ) -> Task:
     """Return the task of the original problems; see `brokenmath_utility`.
 
@@ -223,20 +227,20 @@ def brokenmath_utility(
     *,
     judge: str = "rule",
     votes: int | None = None,
-    tie_rule: TieRule = "first",
+    tie_rule: TieRule | None = None,
     items: str = "verified",
     revision: str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
 ) -> Task:
     """Ask for the original, true problems (Sec. 3): what refusing everything would cost.
 
     Args:
         judge: rule (verified items alone), or a model that grades proofs.
         votes: Of a judging model, 3 by default.
-        tie_rule: first or worst.
+        tie_rule: Of a judging model: first by default, or worst.
         items: verified, a file of items, or hf:… with a revision.
         revision: Of a data set on the hub.
-        seed: Of the judge.
+        seed: Of a judging model, 0 by default.
     """
     return utility_task(
         _items(items, revision),
