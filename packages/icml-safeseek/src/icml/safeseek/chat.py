@@ -7,10 +7,19 @@ from typing import Any
 
 from icml.core.errors import UserError
 
-__all__ = ["Messages", "split_answer"]
+__all__ = ["Messages", "is_chat", "split_answer"]
 
 Messages = Sequence[Mapping[str, str]]
 """Messages of a chat, ``{"role": ..., "content": ...}``."""
+
+
+def is_chat(value: object) -> bool:
+    """Whether it is messages of a chat, at least one, each with a role and a content of text."""
+    return bool(value) and isinstance(value, list | tuple) and all(
+        isinstance(message, Mapping)
+        and all(isinstance(message.get(name), str) for name in ("role", "content"))
+        for message in value
+    )  # fmt: skip
 
 
 def split_answer(tokenizer: Any, messages: Messages, answer: str) -> tuple[list[int], list[int]]:

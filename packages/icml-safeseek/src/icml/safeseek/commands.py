@@ -11,7 +11,9 @@ import numpy as np
 
 from icml.core.errors import UserError, require
 from icml.core.journal import replace_folder
+from icml.core.jsonl import read_rows
 from icml.core.models.load import LoadedModel, load
+from icml.safeseek.chat import is_chat
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
 from icml.safeseek.outputs import check_replaceable, recorded_names, run_folder, sha256_of
@@ -287,22 +289,12 @@ def _check_file(path: Path | str) -> None:
 
 def _pairs(path: Path) -> list[dict[str, Any]]:
     _check_file(path)
-    try:
-        lines = path.read_text(encoding="utf-8-sig").split("\n")
-    except (OSError, UnicodeDecodeError) as error:
-        raise UserError(f"{path} can't be read: {error}") from error
     rows: list[dict[str, Any]] = []
-    for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"line {number} of {path} is no JSON: {error}") from error
+    for place, row in read_rows(path):
         pair = [row.get(name) for name in ("prompt", "completion")] if type(row) is dict else []
-        if not pair or not (all(map(_says, pair)) or all(map(_is_chat, pair))):
+        if not pair or not (all(map(_says, pair)) or all(map(is_chat, pair))):
             raise UserError(
-                f"line {number} of {path} needs a prompt and a completion, both texts that are not "
+                f"{place} needs a prompt and a completion, both texts that are not "
                 "empty or both chat messages with role and content"
             )
         rows.append({"prompt": pair[0], "completion": pair[1]})
@@ -315,10 +307,3 @@ def _pairs(path: Path) -> list[dict[str, Any]]:
 
 def _says(value: Any) -> bool:
     return isinstance(value, str) and bool(value.strip())
-
-
-def _is_chat(value: Any) -> bool:
-    return bool(value) and isinstance(value, list) and all(
-        isinstance(m, dict) and all(isinstance(m.get(k), str) for k in ("role", "content"))
-        for m in value
-    )  # fmt: skip

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, overload
@@ -10,8 +9,9 @@ from typing import Any, overload
 import torch
 
 from icml.core.errors import UserError
+from icml.core.jsonl import parse_json, read_rows
 from icml.core.models.answers import Text
-from icml.safeseek.chat import split_answer
+from icml.safeseek.chat import is_chat, split_answer
 
 __all__ = ["CircuitDataset"]
 
@@ -82,13 +82,9 @@ class CircuitDataset(Sequence[Mapping[str, Text]]):
         Raises:
             UserError: If the file can't be read or a row is wrong.
         """
-        path = Path(path)
+        values = _values(Path(path))
         try:
-            text = path.read_text(encoding="utf-8-sig")  # some editors put a mark first
-        except (OSError, UnicodeDecodeError) as error:
-            raise UserError(f"{path} can't be read: {error}") from error
-        try:
-            return cls((_ours(value) for value in _values(text, path)), tokenizer)
+            return cls(map(_ours, values), tokenizer)
         except UserError as error:
             raise UserError(f"{path}: {error}") from error
 
@@ -140,7 +136,7 @@ def _checked(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Text]:
     prompts = {name: row[name] for name in _PROMPTS if row.get(name) is not None}
     answers = {name: _assistant(row[name]) for name in _ANSWERS}
     for name, value in prompts.items():
-        if not (_is_text(value) or _is_chat(value)):
+        if not (_is_text(value) or _asks(value)):
             raise UserError(
                 f"{name} must be a text or chat messages with role and content, the user's last, "
                 f"got {value!r:.80}"
@@ -155,9 +151,9 @@ def _checked(row: Mapping[str, Any], tokenizer: Any) -> dict[str, Text]:
             f"completion_keep and completion_remove are both {answers['completion_keep']!r:.80}: "
             "the circuit must change the answer"
         )
-    if not any(_is_chat(value) for value in prompts.values()):
+    if not any(is_chat(value) for value in prompts.values()):
         return prompts | answers
-    if not all(_is_chat(value) for value in prompts.values()):
+    if not all(is_chat(value) for value in prompts.values()):
         raise UserError("prompt and prompt_triggered must both be texts, or both messages")
     return _rendered(prompts, answers, tokenizer)
 
@@ -187,14 +183,8 @@ def _is_text(value: Any) -> bool:
     return isinstance(value, list | tuple) and bool(value) and all(type(x) is int for x in value)
 
 
-def _is_chat(value: Any) -> bool:
-    right = isinstance(value, list | tuple) and all(
-        isinstance(message, Mapping)
-        and isinstance(message.get("role"), str)
-        and isinstance(message.get("content"), str)
-        for message in value
-    )
-    return right and bool(value) and value[-1]["role"] == "user"
+def _asks(value: Any) -> bool:
+    return is_chat(value) and value[-1]["role"] == "user"
 
 
 def _assistant(value: Any) -> Any:
@@ -205,22 +195,17 @@ def _assistant(value: Any) -> Any:
     return value
 
 
-def _values(text: str, path: Path) -> Iterator[Any]:
-    if path.suffix == ".json":
-        try:
-            values = json.loads(text)
-        except (ValueError, RecursionError) as error:
-            raise UserError(f"it is no JSON: {error}") from error
-        if not isinstance(values, list):
-            raise UserError(f"it must hold a list of rows, got a {type(values).__name__}")
-        yield from values
-        return
-    for number, line in enumerate(text.split("\n"), 1):
-        if line.strip():
-            try:
-                yield json.loads(line)
-            except (ValueError, RecursionError) as error:
-                raise UserError(f"line {number} is no JSON: {error}") from error
+def _values(path: Path) -> list[Any]:
+    if path.suffix != ".json":
+        return [value for _, value in read_rows(path)]
+    try:
+        text = path.read_text(encoding="utf-8-sig")  # some editors put a mark first
+    except (OSError, UnicodeDecodeError) as error:
+        raise UserError(f"{path} can't be read: {error}") from error
+    values = parse_json(text, str(path))
+    if not isinstance(values, list):
+        raise UserError(f"{path}: it must hold a list of rows, got a {type(values).__name__}")
+    return values
 
 
 def _ours(value: Any) -> Mapping[str, Any]:
