@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections import Counter
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from icml.brokenmath.families import FAMILIES
 from icml.brokenmath.items import Item, load_items, save_jsonl
+from icml.brokenmath.items_cli import GenerateOptions
 from icml.brokenmath.rule_judge import rule_verdict
 from icml.brokenmath.verified import FROZEN_N, FROZEN_SEED, NotVerified, generate, verify
 from icml.core.errors import UserError
@@ -52,6 +54,7 @@ def test_every_frozen_item_verifies_in_equal_shares() -> None:
     for item in items:
         verify(item)
     assert set(Counter(item.kind for item in items).values()) == {FROZEN_N // len(FAMILIES)}
+    assert GenerateOptions(Path("x")).n == FROZEN_N == len(items)
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "1"])

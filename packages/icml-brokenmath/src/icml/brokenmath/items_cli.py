@@ -19,8 +19,8 @@ class GenerateOptions:
 
     out: Annotated[Path, _required("FILE")]
     """JSON Lines, an item each; a file that is there is not replaced."""
-    n: int = 504
-    """Items, in equal shares of the families."""
+    n: int = 506
+    """Items, as many of each family, or one more of some; by default as many as the frozen set."""
     seed: int = 0
     """The same seed gives the same items."""
     families: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """The experiment behind ``icml brokenmath reproduce``.
 
 Part A scores solvers of known behaviour. Part B trains a small model that knows every fact and
-agrees with every lie, and fine-tunes it with false statements (Sec. 6). Settings, seeds and claims
+agrees with every lie, and fine-tunes it with false statements (Sec. 5). Settings, seeds and claims
 were written down in NOTES.md before the report's seeds were run.
 """
 
