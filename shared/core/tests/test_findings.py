@@ -8,6 +8,7 @@ import pytest
 
 from icml.core.errors import UserError
 from icml.core.findings import Findings, file_name
+from icml.core.stats import Interval
 
 
 class Drawing:
@@ -44,6 +45,35 @@ def test_a_claim_takes_numpy_numbers_and_infinite_ends(findings):
 def test_a_claim_without_a_meaning_is_refused(findings, value, interval, message):
     with pytest.raises(ValueError, match=message):
         findings.claim("gain", "It gains.", value=value, interval=interval, holds=True)
+
+
+def test_an_estimate_is_a_value_with_its_interval(findings):
+    estimate = Interval(0.5, 0.25, math.inf)
+    one = findings.claim("a", "A.", estimate=estimate, holds=True, kind="reported", paper="p")
+    other = findings.claim(
+        "b", "A.", value=0.5, interval=(0.25, math.inf), holds=True, kind="reported", paper="p"
+    )
+    assert one.model_copy(update={"id": "b"}) == other
+    with pytest.raises(ValueError, match="claim 'c' has a NaN"):
+        findings.claim("c", "C.", estimate=Interval(0.5, math.nan, 1.0), holds=True)
+
+
+@pytest.mark.parametrize(
+    "measured",
+    [
+        {},
+        {"value": 0.5},
+        {"interval": None},
+        {"value": None, "interval": None},
+        {"estimate": Interval(0.5, 0.0, 1.0), "value": 0.5},
+        {"estimate": Interval(0.5, 0.0, 1.0), "interval": None},
+        {"estimate": Interval(0.5, 0.0, 1.0), "value": 0.5, "interval": (0.0, 1.0)},
+    ],
+    ids=repr,
+)
+def test_what_was_measured_is_given_in_one_way(findings, measured):
+    with pytest.raises(ValueError, match="'a' needs either an estimate, or a value and its"):
+        findings.claim("a", "A.", **measured, holds=True)
 
 
 def test_names_are_unique_among_claims_tables_and_figures(findings):

@@ -5,6 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from icml.core.report import numbers
+from icml.core.report.views import grid
+from icml.core.stats import Interval
+from icml.core.summary import Table
 
 
 @pytest.mark.parametrize(
@@ -43,3 +46,12 @@ def test_a_column_of_numbers_reads_back_within_its_last_digit(values):
         plain = text.replace(",", "").replace(numbers.MINUS, "-")
         digits = len(plain.partition(".")[2])
         assert float(plain) == pytest.approx(value, rel=0.5e-2 + 1e-9, abs=0.51 * 10**-digits)
+
+
+def test_the_columns_of_an_interval_are_shown_as_one_with_its_limits():
+    found = Interval(0.5, 0.25, 0.75)
+    row = {"arm": "ours"} | found.columns("success")
+    table = Table(name="t", caption="", columns=list(row), rows=[list(row.values())])
+    arm, success = grid(table).columns
+    assert arm.name == "arm"
+    assert success == ("success", [numbers.with_interval(0.5, (0.25, 0.75))], True)

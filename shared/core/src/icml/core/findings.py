@@ -6,10 +6,14 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Literal, Protocol
+from types import EllipsisType
+from typing import TYPE_CHECKING, Literal, Protocol, overload
 
 from icml.core.journal import cannot_write, to_json
 from icml.core.summary import Cell, Claim, Figure, Table
+
+if TYPE_CHECKING:
+    from icml.core.stats import Interval
 
 FIGURES = "figures"
 
@@ -33,6 +37,18 @@ class Findings:
         self._figures: dict[str, Figure] = {}
         self._notes: list[str] = []
 
+    @overload
+    def claim(
+        self,
+        id: str,
+        statement: str,
+        *,
+        estimate: Interval,
+        holds: bool,
+        kind: Literal["required", "reported"] = "required",
+        paper: str | None = None,
+    ) -> Claim: ...
+    @overload
     def claim(
         self,
         id: str,
@@ -43,12 +59,25 @@ class Findings:
         holds: bool,
         kind: Literal["required", "reported"] = "required",
         paper: str | None = None,
+    ) -> Claim: ...
+    def claim(
+        self,
+        id: str,
+        statement: str,
+        *,
+        estimate: Interval | None = None,
+        value: float | None = None,
+        interval: tuple[float, float] | EllipsisType | None = ...,
+        holds: bool,
+        kind: Literal["required", "reported"] = "required",
+        paper: str | None = None,
     ) -> Claim:
         """State something that the run shows or fails to show.
 
         Args:
             id: Unique in the run.
             statement: One sentence in words.
+            estimate: What was measured, with its limits; or else both of:
             value: What was measured.
             interval: Its lower and upper end (which may be infinite), None where it is exact.
             holds: Whether the statement is true of this run.
@@ -57,10 +86,17 @@ class Findings:
             paper: What the paper reports for it.
 
         Raises:
-            ValueError: If the id is taken, a number is NaN, or the interval is not two numbers in
-                order.
+            ValueError: If the id is taken, a number is NaN, the interval is not two numbers in
+                order, or what was measured is not given in one of the two ways.
         """
         _refuse_taken("claim", id, self._claims)
+        if estimate is not None and value is None and interval is ...:
+            value, interval = estimate.estimate, (estimate.low, estimate.high)
+        elif estimate is not None or value is None or isinstance(interval, EllipsisType):
+            raise ValueError(
+                f"claim {id!r} needs either an estimate, or a value and its interval (None where "
+                "it is exact)"
+            )
         if interval is not None and len(interval) != 2:
             raise ValueError(f"claim {id!r} has interval {interval}: give (low, high) alone")
         ends = None if interval is None else (float(interval[0]), float(interval[1]))

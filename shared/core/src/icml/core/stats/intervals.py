@@ -24,6 +24,15 @@ class Interval(NamedTuple):
     low: float
     high: float
 
+    def columns(self, name: str) -> dict[str, float]:
+        """Return the cells of a table's row which a report shows as one, with its interval.
+
+        Example:
+            >>> Interval(0.5, 0.25, 0.75).columns("success")
+            {'success': 0.5, 'success low': 0.25, 'success high': 0.75}
+        """
+        return {name: self.estimate, f"{name} low": self.low, f"{name} high": self.high}
+
 
 def t_interval(values: ArrayLike, level: float = 0.95) -> Interval:
     """Student's t interval of a mean (Student 1908): ``m ± t_{n-1} s / sqrt(n)``.
