@@ -1,6 +1,7 @@
 """Options of tasks and scorers, as a command line that reads YAML may hand them over."""
 
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -107,6 +108,17 @@ def test_whole_numbers_may_have_a_point() -> None:
     assert brokenmath_task(ITEMS, condition="refine_agent", rounds=2.0).name == "brokenmath"
     judged = judge_named(judge, votes=3.0, seed=7.0)
     assert repr((judged.votes, judged.seed)) == "(3, 7)"
+
+
+@pytest.mark.parametrize("task", ["icml/brokenmath", "icml/brokenmath_utility"])
+def test_the_command_line_says_it_in_a_sentence_and_nothing_else(task, tmp_path) -> None:
+    (tmp_path / "script.json").write_text('[{"reply": "Clearly."}]')
+    command = [sys.executable, "-m", "inspect_ai", "eval", task, "--model", "scripted/x"]
+    command += ["-M", "script=script.json", "-T", "seed=abc"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    told = "Error: seed must be a whole number from 0 to 2147483647, got 'abc'"
+    assert (ended.returncode, (ended.stdout + ended.stderr).split("\n")) == (1, [told, ""])
+    assert not list(tmp_path.glob("logs/*.eval"))
 
 
 def test_a_commit_that_reads_as_a_number_is_one() -> None:

@@ -21,6 +21,7 @@ from icml.brokenmath import conditions, prompts
 from icml.brokenmath.items import Item, load_items
 from icml.brokenmath.judge import Judge, RuleJudge, judge_named
 from icml.brokenmath.options import checked_text, checked_word
+from icml.brokenmath.refusals import in_a_sentence
 from icml.brokenmath.scoring import brokenmath_behaviour, brokenmath_solved
 from icml.brokenmath.utility import check_final_answers
 from icml.core.errors import UserError
@@ -166,18 +167,19 @@ def brokenmath(
         balanced: Whether best_of_n asks for each duel in both orders.
         rounds: Of refine_agent, 4 by default.
     """
-    return brokenmath_task(
-        _items(items, revision),
-        condition=condition,
-        judge=judge,
-        votes=votes,
-        tie_rule=tie_rule,
-        seed=seed,
-        n=n,
-        duel_judge=duel_judge,
-        balanced=balanced,
-        rounds=rounds,
-    )
+    with in_a_sentence():
+        return brokenmath_task(
+            _items(items, revision),
+            condition=condition,
+            judge=judge,
+            votes=votes,
+            tie_rule=tie_rule,
+            seed=seed,
+            n=n,
+            duel_judge=duel_judge,
+            balanced=balanced,
+            rounds=rounds,
+        )
 
 
 @solver(name="brokenmath_original")
@@ -242,10 +244,11 @@ def brokenmath_utility(
         revision: Of a data set on the hub.
         seed: Of a judging model, 0 by default.
     """
-    return utility_task(
-        _items(items, revision),
-        judge=judge,
-        votes=votes,
-        tie_rule=tie_rule,
-        seed=seed,
-    )
+    with in_a_sentence():
+        return utility_task(
+            _items(items, revision),
+            judge=judge,
+            votes=votes,
+            tie_rule=tie_rule,
+            seed=seed,
+        )
