@@ -129,7 +129,14 @@ def test_an_eval_without_any_answer_is_left_out_of_a_folder(icml, logs, tmp_path
     log.samples = []
     write_eval_log(log, str(folder / "b.eval"))
     out = icml("report", folder, "--out", tmp_path / "r")
-    assert f"left out: {folder / 'b.eval'} holds no answer, its eval ended as 'error'" in out
+    assert (
+        f"left out: {folder / 'b.eval'} holds no answer: its eval ended with the status error"
+        in out
+    )
+    log.status = "started"
+    write_eval_log(log, str(folder / "b.eval"))
+    with pytest.raises(NotOurs, match="holds no answer: its eval still runs, or was killed"):
+        read_answers(folder / "b.eval")
 
 
 def test_a_log_that_is_cut_off_is_refused_in_a_folder_too(icml, logs, tmp_path):

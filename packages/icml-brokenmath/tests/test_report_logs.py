@@ -250,6 +250,8 @@ def test_the_command_line_refuses_what_makes_no_sense(icml, logs) -> None:
     assert "--tie-rule belongs to --rejudge" in icml(*given, ok=False)
     assert "the rule judge has no tie_rule" in icml(*given, "--rejudge", "rule", ok=False)
     assert "given twice" in icml("report", logs["a"], logs["a"], ok=False)
+    told = icml("report", logs["utility"], "--rejudge", "rule", ok=False)
+    assert "only answers to false statements are judged again" in told
     assert "compared with itself" in icml("compare", logs["a"], logs["a"], ok=False)
 
 

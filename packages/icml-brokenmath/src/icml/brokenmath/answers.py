@@ -135,8 +135,7 @@ def read_answers(path: Path) -> Answers:
     except (KeyError, ValueError) as error:
         raise UserError(f"{path} has a sample that is none of icml/{task}: {error}") from error
     if not rows:
-        reason = f": {log.error.message}" if log.error else ""
-        raise NotOurs(f"{path} holds no answer, its eval ended as {log.status!r}{reason}"[:500])
+        raise NotOurs(f"{path} holds no answer: {_ending(log)}"[:500])
     return Answers(
         path=path,
         task=task,
@@ -147,6 +146,13 @@ def read_answers(path: Path) -> Answers:
         missing=max(wanted - len(rows), 0),
         digest=digest,
     )
+
+
+def _ending(log: Any) -> str:
+    if log.status == "started":
+        return "its eval still runs, or was killed"
+    reason = f" ({log.error.message})" if log.error else ""
+    return f"its eval ended with the status {log.status}{reason}"
 
 
 def _answer(sample: Any, scorer: str) -> Answer:

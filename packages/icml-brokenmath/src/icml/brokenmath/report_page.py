@@ -15,6 +15,7 @@ from icml.brokenmath.judge import Judge
 from icml.brokenmath.labels import Labels
 from icml.brokenmath.log_files import Logs
 from icml.brokenmath.rejudge import rejudged
+from icml.core.errors import UserError
 from icml.core.experiment import Run
 from icml.core.plots import Arm, Bar, Estimate, bars, intervals
 from icml.core.report import write_report
@@ -61,11 +62,13 @@ def build_report(
         The page and the main table as lines.
 
     Raises:
-        UserError: If an answer has no score and isn't judged again, the labels don't fit, or the
-            folder holds another report.
+        UserError: If an answer has no score and isn't judged again, there is nothing to judge
+            again, the labels don't fit, or the folder holds another report.
     """
     logs = [log for log in given.logs if log.task == "brokenmath"]
     utility = [log for log in given.logs if log.task != "brokenmath"]
+    if judge is not None and not logs:
+        raise UserError("only answers to false statements are judged again: give a log of them")
     for log in utility if judge is not None else given.logs:
         log.check_scored()
     if labels is not None:
