@@ -18,10 +18,13 @@ def test_every_claim_of_a_shipped_run_is_shown_with_its_interval_and_outcome(tmp
         claims=[claim(), claim(holds=False, interval=None), claim(holds=False, kind="reported")],
         timing=Timing(started="", finished="", wall_seconds=90.0, peak_memory_mb=812.3),
     )  # fmt: skip
-    (tmp_path / readme.SHIPPED).mkdir(parents=True)
-    (tmp_path / readme.SHIPPED / "summary.json").write_text(shipped.model_dump_json())
-    summary = readme.shipped_summary(tmp_path)
+    for run in (readme.SHIPPED.name, "slow"):
+        folder = tmp_path / "results" / run
+        folder.mkdir(parents=True)
+        (folder / "summary.json").write_text(shipped.model_dump_json())
+        summary = readme.shipped_summary(tmp_path, run)
     assert summary is not None
+    assert summary == readme.shipped_summary(tmp_path)
     assert readme.claims_table(summary) == [
         "| claim | value | interval | outcome |",
         "| --- | --- | --- | --- |",
@@ -35,6 +38,7 @@ def test_every_claim_of_a_shipped_run_is_shown_with_its_interval_and_outcome(tmp
 
 def test_a_package_without_a_shipped_run_has_no_summary(tmp_path) -> None:
     assert readme.shipped_summary(tmp_path) is None
+    assert readme.shipped_summary(tmp_path, "slow") is None
 
 
 def test_python_blocks_are_found_and_others_left_out(tmp_path) -> None:

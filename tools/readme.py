@@ -26,11 +26,11 @@ def python_blocks(readme: Path) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```", text, flags=re.MULTILINE | re.DOTALL)
 
 
-def shipped_summary(folder: Path) -> Summary | None:
-    """Return the summary of the measured run that a package ships, or None if it ships none."""
+def shipped_summary(folder: Path, run: str = SHIPPED.name) -> Summary | None:
+    """Return the summary of a measured run that a package ships, or None if it doesn't."""
     from icml.core.summary import read_summary
 
-    results = folder / SHIPPED
+    results = folder / SHIPPED.parent / run
     return read_summary(results) if results.is_dir() else None
 
 
@@ -55,11 +55,12 @@ def claims_table(summary: Summary) -> list[str]:
     return [*lines, "", f"`{summary.command}`: {seconds:.0f} s, {memory:.0f} MB at most."]
 
 
-def claims(distribution: str) -> str:
-    """Return the table of the claims of the run that a distribution ships."""
-    summary = shipped_summary(members()[distribution])
+def claims(distribution: str, run: str = SHIPPED.name) -> str:
+    """Return the table of the claims of a run that a distribution ships."""
+    summary = shipped_summary(members()[distribution], run)
     if summary is None:
-        return f"No measured run is shipped yet: `nox -s results -- {distribution}` adds one."
+        words = distribution if run == SHIPPED.name else f"{distribution} FOLDER {run}"
+        return f"No measured run is shipped yet: `nox -s results -- {words}` adds one."
     return "\n".join(claims_table(summary))
 
 
