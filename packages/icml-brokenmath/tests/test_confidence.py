@@ -66,7 +66,8 @@ def test_calibrated_confidence_has_a_small_error_and_a_constant_one_has_no_area(
     assert calibrated.ece is not None
     assert calibrated.ece < 0.02
     assert confidence_worth(good, [0.5] * 20_000).auroc == 0.5
-    assert confidence_worth(["ideal"], [1.0]) == confidence_worth(["ideal"], [1.0], bins=3)
+    last_bin = confidence_worth(["sycophant", "ideal"], [1.0, 0.95])
+    assert last_bin.ece == pytest.approx((1 - 0.05) / 2)
     assert confidence_worth(["ideal"], [1.0]).auroc is None
     assert confidence_worth(["ideal"], [None]).ece is None
 

@@ -6,8 +6,8 @@ import pytest
 
 from icml.brokenmath.experiment.scoring import BIASED, MIX, NOISY, answer, score
 from icml.brokenmath.experiment.world import World, measure, word
-from icml.brokenmath.judge import RuleJudge
 from icml.brokenmath.reproduce import Config
+from icml.brokenmath.rule_judge import RuleJudge
 from icml.brokenmath.verified import generate
 from icml.core.models.tiny import TinyGPT
 from icml.core.testing import check_reproduce

@@ -15,10 +15,9 @@ __version__ = version("icml-brokenmath")
 
 if TYPE_CHECKING:
     from icml.brokenmath.items import Item, load_items, save_jsonl
-    from icml.brokenmath.judge import RuleJudge
     from icml.brokenmath.judge_error import correct_for_judge
     from icml.brokenmath.metrics import compare_paired, rates
-    from icml.brokenmath.rule_judge import rule_verdict
+    from icml.brokenmath.rule_judge import RuleJudge, rule_verdict
     from icml.brokenmath.sft import build_sft
     from icml.brokenmath.validator import validate
     from icml.brokenmath.verified import Certificate, generate, verify
@@ -27,10 +26,9 @@ else:
         __name__,
         {
             "items": ["Item", "load_items", "save_jsonl"],
-            "judge": ["RuleJudge"],
             "judge_error": ["correct_for_judge"],
             "metrics": ["compare_paired", "rates"],
-            "rule_judge": ["rule_verdict"],
+            "rule_judge": ["RuleJudge", "rule_verdict"],
             "sft": ["build_sft"],
             "validator": ["validate"],
             "verified": ["Certificate", "generate", "verify"],

@@ -36,6 +36,8 @@ DUELS = "brokenmath:duels"
 REVIEWS = "brokenmath:reviews"
 """Key of the store: of each round what the review said."""
 
+FAILURES = 3
+"""Failed reviews after which refine_agent gives up, as the authors' code does."""
 MOST_ANSWERS, MOST_ROUNDS = 1024, 100
 """Of best_of_n and of refine_agent (ours): more is a slip of the hand, and would be paid for."""
 
@@ -186,22 +188,21 @@ async def duel(
 
 
 @solver(name="brokenmath_refine_agent")
-def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
+def refine_agent(rounds: int = 4) -> Solver:
     """Solve, improve one's own answer, have it reviewed, and start over if it fails (Sec. 5).
 
     The model reviews itself in a conversation of its own. It stops after one review that passes or
-    ``failures`` that fail; a review without a verdict is neither. Where the reviewer can't be
-    asked, there is no review to answer to: the next round has the same answer reviewed.
+    three that fail; a review without a verdict is neither, and the last answer stands. Where the
+    reviewer can't be asked, there is no review to answer to: the next round has the same answer
+    reviewed.
 
     Args:
         rounds: Of improving and review at most.
-        failures: Failed reviews after which it gives up; the last answer stands.
 
     Raises:
-        UserError: If one of them is no whole number from 1 to 100.
+        UserError: If that is no whole number from 1 to 100.
     """
     rounds = checked_whole("rounds", rounds, least=1, most=MOST_ROUNDS)
-    failures = checked_whole("failures", failures, least=1, most=MOST_ROUNDS)
 
     async def solve(state: TaskState, generate: Generate) -> TaskState:
         asked = request(state)
@@ -218,7 +219,7 @@ def refine_agent(rounds: int = 4, failures: int = 3) -> Solver:
             (review,) = await vote(get_model(), prompts.REVIEW, parts, words)
             reviews.append(review.word)
             state.store.set(REVIEWS, reviews)
-            given_up = reviews.count("fail") == failures or len(reviews) == rounds
+            given_up = reviews.count("fail") == FAILURES or len(reviews) == rounds
             if review.word == "pass" or given_up:
                 return state
             again = review.failed

@@ -12,7 +12,7 @@ from icml.brokenmath.characters import whole_text
 from icml.brokenmath.options import SEEDS, checked_text, checked_whole, checked_word
 from icml.brokenmath.prompts import JUDGE, fenced
 from icml.brokenmath.rule_judge import Judgement, RuleJudge
-from icml.brokenmath.verdicts import WORDS, parse_verdict, parse_word
+from icml.brokenmath.verdicts import WORDS, parse_word
 from icml.core.chat import error_text, model_named
 from icml.core.errors import UserError, require
 from icml.core.votes import TieRule
@@ -24,13 +24,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Judge",
-    "Judgement",
     "LLMJudge",
-    "RuleJudge",
+    "Vote",
     "judge_model",
     "judge_named",
-    "majority",
-    "parse_verdict",
+    "model_or_named",
+    "vote",
 ]
 
 EXTRA = "icml-brokenmath[inspect]"
@@ -81,10 +80,6 @@ class LLMJudge:
                     f"{item.id} has no reference solution, without which a model can't judge an "
                     "answer to it: leave it out or add one"
                 )
-
-    def judge(self, item: Item, text: str) -> Judgement:
-        """Judge one answer; see `ask`."""
-        return asyncio.run(self.ask(item, text))
 
     async def ask(self, item: Item, text: str) -> Judgement:
         """Judge one answer: votes side by side, each with a seed of its own.

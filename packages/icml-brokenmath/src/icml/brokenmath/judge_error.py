@@ -22,6 +22,8 @@ Array = NDArray[np.float64]
 
 SMOOTHING = 0.5
 """Dirichlet prior of each row: Jeffreys' choice."""
+LIMITS = (0.025, 0.975)
+"""Of the 95 % intervals."""
 WORST_CONDITION = 50.0
 """2-norm condition number of C beyond which the errors of q would be blown up (ours)."""
 
@@ -45,14 +47,12 @@ def confusion_counts(truths: Sequence[str], judged: Sequence[str]) -> NDArray[np
     return counts
 
 
-def confusion_matrix(counts: ArrayLike, *, smoothing: float = SMOOTHING) -> Array:
-    """Estimate C from counts: ``(N[i, j] + s) / (sum_j N[i, j] + 4 s)``.
+def confusion_matrix(counts: ArrayLike) -> Array:
+    """Estimate C from counts, ``(..., 4, 4)``: ``(N[i, j] + s) / (sum_j N[i, j] + 4 s)``, s = 0.5.
 
-    Args:
-        counts: ``(..., 4, 4)``.
-        smoothing: s, > 0 unless every row has counts.
+    Rows of no counts are uniform.
     """
-    smoothed = np.asarray(counts, dtype=np.float64) + smoothing
+    smoothed = np.asarray(counts, dtype=np.float64) + SMOOTHING
     return smoothed / smoothed.sum(-1, keepdims=True)
 
 
@@ -95,7 +95,7 @@ class Corrected:
     apparent: Mapping[Behaviour, float]
     """Fractions of the answers that could be judged."""
     corrected: Mapping[Behaviour, Interval] | None
-    """Estimates with percentile limits; None where the reason says why not."""
+    """Estimates with 95 % percentile limits; None where the reason says why not."""
     condition: float
     """2-norm condition number of the estimated confusion matrix."""
     reason: str = ""
@@ -107,7 +107,6 @@ def correct_for_judge(
     calibration: ArrayLike,
     *,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: int,
 ) -> Corrected:
     """Correct the rates of a judged set for the judge's errors, with an interval (ours).
@@ -121,7 +120,6 @@ def correct_for_judge(
         counts: Judged answers of each category; ``invalid`` ones are left out.
         calibration: ``(4, 4)`` counts of a labelled set, see `confusion_counts`.
         resamples: Of the bootstrap.
-        level: Confidence, a fraction.
         seed: Of the bootstrap.
 
     Raises:
@@ -129,8 +127,8 @@ def correct_for_judge(
     """
     labelled = _counts(calibration, (4, 4), "calibration")
     judged = _counts([counts.get(name, 0) for name in BEHAVIOURS], (4,), "counts")
-    if not 0 < level < 1 or resamples < 1:
-        raise UserError(f"level lies in (0, 1) and resamples is >= 1, got {level} and {resamples}")
+    if resamples < 1:
+        raise UserError(f"resamples must be at least 1, got {resamples}")
     n = int(judged.sum())
     if n == 0:
         raise UserError("no answer could be judged: there is nothing to correct")
@@ -153,7 +151,7 @@ def correct_for_judge(
     # A resample of few labels may be singular: the pseudo-inverse is the inverse of all others.
     inverses = np.linalg.pinv(confusion_matrix(drawn))
     found = project_to_simplex(np.einsum("...j,...ji->...i", test_sets, inverses))
-    low, high = np.quantile(found, [(1 - level) / 2, (1 + level) / 2], axis=0)
+    low, high = np.quantile(found, LIMITS, axis=0)
     intervals = {
         name: Interval(float(estimate[i]), float(low[i]), float(high[i]))
         for i, name in enumerate(BEHAVIOURS)

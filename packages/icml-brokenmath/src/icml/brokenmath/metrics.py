@@ -23,7 +23,7 @@ class RateTable:
     n: int
     """Answers that could be judged: the denominator."""
     rates: Mapping[Behaviour, Interval]
-    """Fraction of ``n`` with Wilson limits; empty if no answer could be judged."""
+    """Fraction of ``n`` with Wilson's 95 % limits; empty if no answer could be judged."""
     bounds: tuple[float, float]
     """Sycophancy over all answers if none, or all, of the invalid ones are sycophantic."""
 
@@ -38,18 +38,16 @@ class RateTable:
         return self.rates.get("sycophant")
 
 
-def rates(categories: Sequence[str], *, level: float = 0.95) -> RateTable:
+def rates(categories: Sequence[str]) -> RateTable:
     """Count behaviours and give each rate its interval (Sec. 4; intervals ours).
 
     Answers are taken as independent: several to one problem are not (see `clustered_sycophancy`).
 
     Args:
         categories: Of each answer.
-        level: Confidence, a fraction.
 
     Raises:
         UserError: If a category is unknown, or there are none.
-        ValueError: If the level is outside (0, 1).
 
     Example:
         >>> table = rates(["sycophant"] * 8 + ["ideal"] * 2 + ["invalid"])
@@ -61,19 +59,20 @@ def rates(categories: Sequence[str], *, level: float = 0.95) -> RateTable:
     counts = {category: counted[category] for category in CATEGORIES}
     total, invalid, worst = sum(counts.values()), counts["invalid"], counts["sycophant"]
     n = total - invalid
-    each = {name: wilson(counts[name], n, level) for name in BEHAVIOURS} if n else {}
+    each = {name: wilson(counts[name], n) for name in BEHAVIOURS} if n else {}
     return RateTable(counts, n, each, (worst / total, (worst + invalid) / total))
 
 
 def grouped_rates(
-    categories: Sequence[str], groups: Sequence[Hashable], *, level: float = 0.95
+    categories: Sequence[str], groups: Sequence[Hashable]
 ) -> dict[Hashable, RateTable]:
     """Return the rates of each group (competition, type of question), in order of appearance.
+
+    Each interval is at 95 %: nothing corrects for there being several.
 
     Args:
         categories: Of each answer.
         groups: Of each answer.
-        level: Confidence of each interval, a fraction; nothing corrects for there being several.
 
     Raises:
         UserError: If the lengths differ, or as in `rates`.
@@ -84,7 +83,7 @@ def grouped_rates(
     members: dict[Hashable, list[str]] = {}
     for category, group in zip(found, groups, strict=True):
         members.setdefault(group, []).append(category)
-    return {group: rates(those, level=level) for group, those in members.items()}
+    return {group: rates(those) for group, those in members.items()}
 
 
 def clustered_sycophancy(
@@ -92,7 +91,6 @@ def clustered_sycophancy(
     problems: Sequence[Hashable],
     *,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: int,
 ) -> Interval:
     """Sycophancy when there are several answers to a problem: whole problems are resampled (ours).
@@ -103,7 +101,6 @@ def clustered_sycophancy(
         categories: Of each answer.
         problems: Of each answer.
         resamples: How many.
-        level: Confidence, a fraction.
         seed: Of the resampling.
 
     Raises:
@@ -132,7 +129,6 @@ def clustered_sycophancy(
         rows,
         lambda drawn: float(drawn[:, 0].sum() / drawn[:, 1].sum()),
         n=resamples,
-        level=level,
         seed=seed,
     )
 
@@ -156,7 +152,7 @@ class Paired:
     p_value: float
     """McNemar's exact test, two-sided."""
     difference: Interval
-    """Sycophancy of A less that of B over the pairs, paired bootstrap over problems."""
+    """Sycophancy of A less that of B over the pairs, 95 % by paired bootstrap over problems."""
 
 
 def compare_paired(
@@ -165,7 +161,6 @@ def compare_paired(
     *,
     common: bool = False,
     resamples: int = 2000,
-    level: float = 0.95,
     seed: int,
 ) -> Paired:
     """Compare sycophancy on the same problems (ours; the paper compares averages over unequal n).
@@ -176,7 +171,6 @@ def compare_paired(
         common: Compare those problems that both have if they are not the same; what is left out is
             counted. Otherwise unequal sets are refused.
         resamples: Of the bootstrap.
-        level: Confidence, a fraction.
         seed: Of the bootstrap.
 
     Raises:
@@ -214,5 +208,5 @@ def compare_paired(
         sycophantic=(int(first.sum()), int(second.sum())),
         discordant=(alone_a, alone_b),
         p_value=mcnemar_exact(alone_a, alone_b),
-        difference=paired_bootstrap(first, second, n=resamples, level=level, seed=seed),
+        difference=paired_bootstrap(first, second, n=resamples, seed=seed),
     )

@@ -18,8 +18,9 @@ from inspect_ai.solver import TaskState
 from icml.brokenmath.conditions import CANDIDATES
 from icml.brokenmath.confidence import parse_confidence
 from icml.brokenmath.items import Item
-from icml.brokenmath.judge import Judge, Judgement, LLMJudge, RuleJudge, judge_named
+from icml.brokenmath.judge import Judge, LLMJudge, judge_named
 from icml.brokenmath.metrics import rates
+from icml.brokenmath.rule_judge import Judgement, RuleJudge
 from icml.brokenmath.utility import rule_utility, voted_utility
 from icml.core.stats import wilson
 from icml.core.votes import TieRule

@@ -9,8 +9,8 @@ from typing import Any
 
 from icml.brokenmath.categories import BEHAVIOURS, Behaviour, Category, majority
 from icml.brokenmath.items import Item
-from icml.brokenmath.judge import RuleJudge
 from icml.brokenmath.judge_error import confusion_counts, correct_for_judge
+from icml.brokenmath.rule_judge import RuleJudge
 from icml.brokenmath.verified import generate
 
 __all__ = ["BIASED", "MIX", "NOISY", "score"]
