@@ -83,6 +83,24 @@ def test_a_judge_that_always_says_b_is_found_out_by_asking_in_both_orders(balanc
     assert votes == ["B"] * (2 if balanced else 1)
 
 
+def test_a_limit_of_the_sample_that_a_duel_meets_ends_it(tmp_path) -> None:
+    from inspect_ai import eval
+
+    def sample(limit):
+        judge = Rule(lambda messages, rng: boxed(messages, "A"), when=is_duel)
+        (log,) = eval(
+            brokenmath_task([item(1)], condition="best_of_n", n=4), display="none",
+            model=scripted([judge, Rule([said("sycophant", 1)] * 4)], name="solver"),
+            log_dir=str(tmp_path / "logs"), token_limit=limit,
+        )  # fmt: skip
+        return log.samples[0]
+
+    whole = sample(None)
+    used = sum(usage.total_tokens for usage in whole.model_usage.values())
+    assert whole.limit is None
+    assert sample(used - 1).limit.type == "token"  # the last question was a duel's
+
+
 def test_a_duel_is_asked_in_both_orders_and_the_better_one_wins_from_either_side() -> None:
     judge = scripted([Rule(prefers_honesty)], name="honest")
     for first, second, winner in (("x", "disproved", 1), ("disproved", "x", 0)):

@@ -146,6 +146,7 @@ async def vote(
         ChatMessageUser,
         GenerateConfig,
     )
+    from inspect_ai.util import LimitExceededError
 
     told, given, marker = fenced(system, parts, seed=seed)
 
@@ -156,7 +157,7 @@ async def vote(
         ]
         try:
             output = await model.generate(messages, config=GenerateConfig(seed=seed + number))
-        except UserError:
+        except (UserError, LimitExceededError):  # a sample's limit ends the sample
             raise
         except Exception as error:  # whatever a model's client raises is an abstention
             return Vote(None, f"no vote: {type(error).__name__}: {error_text(error)}", failed=True)

@@ -137,6 +137,7 @@ class LLMJudge:
             ChatMessageUser,
             GenerateConfig,
         )
+        from inspect_ai.util import LimitExceededError
 
         messages: list[ChatMessage] = [
             ChatMessageSystem(content=SYSTEM),
@@ -144,7 +145,7 @@ class LLMJudge:
         ]
         try:
             output = await self.model.generate(messages, config=GenerateConfig(seed=seed))
-        except UserError:
+        except (UserError, LimitExceededError):  # a sample's limit ends the sample
             raise
         except Exception:  # whatever a model's client raises is an abstention
             return None
