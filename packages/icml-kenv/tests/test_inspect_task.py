@@ -281,6 +281,16 @@ def test_arguments_that_make_no_sense_are_refused_in_a_sentence(options, reason)
         kenv(**{"backend": "replay", **options})
 
 
+def test_inspect_s_command_line_says_it_in_a_sentence_and_nothing_else(tmp_path) -> None:
+    (tmp_path / "script.json").write_text('[{"reply": "?"}]')
+    command = [sys.executable, "-m", "inspect_ai", "eval", "icml/kenv", "--model", "scripted/x"]
+    command += ["-M", "script=script.json", "-T", "backend=replay", "-T", "bugs=nothing"]
+    ended = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    (line, end) = (ended.stdout + ended.stderr).split("\n")
+    assert (ended.returncode, end) == (1, "")
+    assert line.startswith("Error: no bug 'nothing': there are ")
+
+
 def inspect_eval(folder: Path, script: list, *options: str, env=None):
     """Run inspect's command line and return the log of its one sample."""
     (folder / "script.json").write_text(json.dumps(script))

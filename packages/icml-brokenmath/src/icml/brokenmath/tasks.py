@@ -21,10 +21,10 @@ from icml.brokenmath import conditions, prompts
 from icml.brokenmath.items import Item, load_items
 from icml.brokenmath.judge import Judge, judge_named
 from icml.brokenmath.options import checked_text, checked_word
-from icml.brokenmath.refusals import in_a_sentence
 from icml.brokenmath.rule_judge import RuleJudge
 from icml.brokenmath.scoring import brokenmath_behaviour, brokenmath_solved
 from icml.brokenmath.utility import check_final_answers
+from icml.core.chat.refusals import in_a_sentence
 from icml.core.errors import UserError
 from icml.core.votes import TieRule
 

@@ -16,6 +16,7 @@ from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.scorer import Score, Scorer, Target, mean, scorer, stderr
 from inspect_ai.solver import Generate, Solver, TaskState, generate, solver
 
+from icml.core.chat.refusals import in_a_sentence
 from icml.core.errors import UserError
 from icml.kenv.attempt import Attempt
 from icml.kenv.backends.choose import BackendName, backend_named
@@ -222,12 +223,13 @@ def kenv(
     """
     named = bugs.split(",") if isinstance(bugs, str) else bugs
     ids = list(dict.fromkeys(str(name).strip() for name in named))
-    return kenv_task(
-        [load_bug(bug_id) for bug_id in (bug_ids() if ids == ["all"] else ids)],
-        backend=backend_named(backend),
-        feedback=feedback,
-        max_runs=max_runs,
-        runs=runs,
-        folder=None if folder is None else Path(folder).absolute(),
-        judge=None if judge is None else LLMJudge(judge_model(judge)),
-    )
+    with in_a_sentence():
+        return kenv_task(
+            [load_bug(bug_id) for bug_id in (bug_ids() if ids == ["all"] else ids)],
+            backend=backend_named(backend),
+            feedback=feedback,
+            max_runs=max_runs,
+            runs=runs,
+            folder=None if folder is None else Path(folder).absolute(),
+            judge=None if judge is None else LLMJudge(judge_model(judge)),
+        )
