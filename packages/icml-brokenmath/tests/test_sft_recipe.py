@@ -130,6 +130,7 @@ def test_the_model_learns_answers_and_nothing_but_answers():
         (None, None, "has no chat template"),
         (CHAT.replace("'<bos>assistant:'", "'<bos>assistant: <think>'"), None, "writes a request"),
         (CHAT, 300, r"6 of 6 examples are longer than max_length=300, the longest has \d+ tokens"),
+        ("{{ raise_exception('no system here') }}", None, "refuses the messages: no system here"),
     ],
 )
 def test_a_template_or_length_that_would_spoil_examples_is_refused(template, longest, message):

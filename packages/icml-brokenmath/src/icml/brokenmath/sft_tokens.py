@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from icml.core.errors import UserError
+from icml.core.models.chat import apply_template
 
 __all__ = ["Row", "encode", "thoughtless", "writes_thoughts"]
 
@@ -25,8 +26,8 @@ def encode(rows: Iterable[Mapping[str, Any]], tokenizer: Any, max_length: int | 
         max_length: The longest example, in tokens; None for any length.
 
     Raises:
-        UserError: If there is no chat template, it writes a request otherwise once it is answered,
-            or an example is too long, which would cut its end off.
+        UserError: If there is no chat template, it refuses the messages, it writes a request
+            otherwise once it is answered, or an example is too long, which would cut its end off.
     """
     if not tokenizer.chat_template:
         raise UserError("the tokenizer has no chat template: name a model that chats")
@@ -51,7 +52,7 @@ def writes_thoughts(tokenizer: Any) -> Literal["never", "if any", "always"]:
     def written(**more: str) -> str:
         said = {"role": "assistant", "content": "a", **more}
         messages = [{"role": "user", "content": "q"}, said]
-        return "".join(tokenizer.apply_chat_template(messages, tokenize=False).split())
+        return "".join(apply_template(tokenizer, messages, tokenize=False).split())
 
     with_it = written(reasoning_content=thought)
     if thought not in with_it:
@@ -69,8 +70,8 @@ def thoughtless(rows: Iterable[Mapping[str, Any]]) -> int:
 def _encode(given: list[dict[str, Any]], tokenizer: Any) -> Row:
     # A data set has all keys in all messages: None where one wasn't given.
     messages = [{name: v for name, v in each.items() if v is not None} for each in given]
-    asked = tokenizer.apply_chat_template(messages[:-1], tokenize=False, add_generation_prompt=True)
-    whole = tokenizer.apply_chat_template(messages, tokenize=False)
+    asked = apply_template(tokenizer, messages[:-1], tokenize=False, add_generation_prompt=True)
+    whole = apply_template(tokenizer, messages, tokenize=False)
     if not whole.startswith(asked):
         raise UserError(
             "the chat template writes a request otherwise once it is answered, so that the model "

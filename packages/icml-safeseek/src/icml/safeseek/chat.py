@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from icml.core.errors import UserError
+from icml.core.models.chat import apply_template
 
 __all__ = ["Messages", "is_chat", "split_answer"]
 
@@ -62,12 +63,7 @@ def split_answer(tokenizer: Any, messages: Messages, answer: str) -> tuple[list[
 
 
 def _render(tokenizer: Any, chat: list[Mapping[str, str]], **options: Any) -> Mapping[str, Any]:
-    import jinja2
-
-    try:
-        return tokenizer.apply_chat_template(chat, tokenize=True, return_dict=True, **options)
-    except jinja2.TemplateError as error:
-        raise UserError(f"the chat template refuses the messages: {error}") from error
+    return apply_template(tokenizer, chat, tokenize=True, return_dict=True, **options)
 
 
 def _marked(tokenizer: Any, chat: list[Mapping[str, str]]) -> int | None:
