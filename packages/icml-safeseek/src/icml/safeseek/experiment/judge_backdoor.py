@@ -70,11 +70,6 @@ def best_control(cell: Mapping[str, Any], arm: str) -> float:
     return min([*useful, cell["poisoned"]["success"]])
 
 
-def _mean(values: Sequence[float]) -> tuple[float, tuple[float, float]]:
-    found = t_interval(values)
-    return found.estimate, (found.low, found.high)
-
-
 def _claim_planted(run: Run, cells: Cells) -> None:
     least = min(cell["poisoned"]["success"] for cell in cells)
     run.claim(
@@ -122,26 +117,25 @@ def _claim_exact(run: Run, cells: Cells) -> None:
 def _claim_removed(run: Run, cells: Cells, arm: str) -> None:
     """State what is gone without a search's circuit, what else goes, and how large it is."""
     name = arm.replace(" ", "-")
-    value, interval = _mean([cell[arm]["removed"]["success"] for cell in cells])
+    left = t_interval([cell[arm]["removed"]["success"] for cell in cells])
     run.claim(
         f"{name}-success",
         f"{arm.capitalize()}: without the circuit attack success is at most {MOST_SUCCESS}",
-        value=value,
-        interval=interval,
-        holds=interval[1] <= MOST_SUCCESS,
+        estimate=left,
+        holds=left.high <= MOST_SUCCESS,
         kind="reported",
         paper="100 % to 0.4 % on models of 7 to 8 billion parameters",
     )
     before = [cell["poisoned"]["success"] for cell in cells]
-    gone = [1 - cell[arm]["removed"]["success"] / b for cell, b in zip(cells, before, strict=True)]
-    value, interval = _mean(gone)
+    gone = t_interval(
+        [1 - cell[arm]["removed"]["success"] / b for cell, b in zip(cells, before, strict=True)]
+    )
     run.claim(
         f"{name}-completeness",
         f"{arm.capitalize()}: completeness, at least 0.95 of the attack's success is gone without "
         "the circuit",
-        value=value,
-        interval=interval,
-        holds=interval[0] >= 0.95,
+        estimate=gone,
+        holds=gone.low >= 0.95,
         kind="reported",
     )
     lost = paired_t_interval(
@@ -151,19 +145,17 @@ def _claim_removed(run: Run, cells: Cells, arm: str) -> None:
     run.claim(
         f"{name}-utility",
         f"{arm.capitalize()}: cutting the circuit costs at most {MOST_LOST} of the clean answers",
-        value=lost.estimate,
-        interval=(lost.low, lost.high),
+        estimate=lost,
         holds=lost.high <= MOST_LOST,
         kind="reported",
         paper="over 99 % of the utility is kept",
     )
-    value, interval = _mean([_share(cell[arm]) for cell in cells])
+    size = t_interval([_share(cell[arm]) for cell in cells])
     run.claim(
         f"{name}-sparsity",
         f"{arm.capitalize()}: the circuit is at most {ARMS[arm].most_units} of the gated units",
-        value=value,
-        interval=interval,
-        holds=interval[1] <= ARMS[arm].most_units,
+        estimate=size,
+        holds=size.high <= ARMS[arm].most_units,
         kind="reported",
         paper="0.42 % of the units",
     )
@@ -177,14 +169,13 @@ def _claim_alone(run: Run, cells: Cells, arm: str) -> None:
         "alone, rest at its mean": ("faithfulness-mean", "all other gated units at their mean"),
     }
     for key, (claim, others) in shown.items():
-        value, interval = _mean([_kept(cell, arm, key) for cell in cells])
+        kept = t_interval([_kept(cell, arm, key) for cell in cells])
         run.claim(
             f"{name}-{claim}",
             f"{arm.capitalize()}: faithfulness, the circuit alone, {others}, has at least half of "
             "the attack's success",
-            value=value,
-            interval=interval,
-            holds=interval[0] >= 0.5,
+            estimate=kept,
+            holds=kept.low >= 0.5,
             kind="reported",
         )
     most = max(_kept(cell, arm, "random alone") for cell in cells)
@@ -227,8 +218,7 @@ def _claim_controls(run: Run, cells: Cells) -> None:
         "channels-against-best-control",
         "Among channels the learnt mask leaves less attack success than the best control of its "
         f"size, seed by seed, of those that keep {CONTROL_CLEAN} of the clean answers",
-        value=gap.estimate,
-        interval=(gap.low, gap.high),
+        estimate=gap,
         holds=gap.low > 0,
         kind="reported",
     )
@@ -267,8 +257,8 @@ def _rows(cells: Cells, arm: str) -> list[dict[str, str | float]]:
     rows = []
     for name in _names(cells, arm):
         row: dict[str, str | float] = {"cut out": name}
-        for rate, (value, low, high) in _over_seeds(cells, arm, name).items():
-            row |= {RATES[rate]: value, f"{RATES[rate]} low": low, f"{RATES[rate]} high": high}
+        for rate, found in _over_seeds(cells, arm, name).items():
+            row |= found.columns(RATES[rate])
         rows.append(row)
     return rows
 
