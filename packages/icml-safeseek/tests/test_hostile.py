@@ -62,7 +62,9 @@ def test_pairs_are_read_with_a_mark_and_windows_line_ends(tmp_path):
         {"steps": 1.5}, {"steps": float("nan")}, {"epochs": float("inf")}, {"epochs": 2.5},
         {"batch_size": True}, {"seed": -1}, {"seed": 1.5}, {"max_len": 2.5}, {"max_len": 1},
         {"eval_every": float("nan")}, {"init": float("nan")}, {"init": float("inf")},
-        {"layers": ("x",)}, {"layers": "12"}, {"checkpoint_every": 0},
+        {"layers": ("x",)}, {"layers": "12"}, {"layers": 5}, {"checkpoint_every": 0},
+        {"learning_rate": "1e-2"}, {"learning_rate": None}, {"tau": "x"}, {"tau": float("nan")},
+        {"init": "x"}, {"select_from": None}, {"granularity": 5}, {"relaxation": 3},
     ],
     ids=repr,
 )  # fmt: skip

@@ -234,7 +234,7 @@ def controls(
         "clean": Pair("prompt", "completion_keep"),
     }
     device = next(model.parameters()).device
-    pairs = lay_out(tokenizer, held, dict.fromkeys(names.values()), max_len, device)
+    pairs = lay_out(tokenizer, held, dict.fromkeys(names.values()), max_len, device, model=model)
     wanted, unwanted, clean = (pairs[pair] for pair in names.values())
     scores: dict[str, Scores] = {
         "magnitude": magnitudes(model, spec),

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from icml.core.errors import UserError
 from icml.core.models.answers import IGNORED, AnswerBatch, Text, answer_batch
+from icml.safeseek.fit import check_batches
 from icml.safeseek.objectives import Pair
 
 __all__ = ["MOST_CUT", "Row", "digest", "lay_out", "take"]
@@ -24,7 +25,13 @@ MOST_CUT = 0.05
 
 
 def lay_out(
-    tokenizer: Any, rows: Iterable[Row], pairs: Iterable[Pair], max_len: int, device: Any = "cpu"
+    tokenizer: Any,
+    rows: Iterable[Row],
+    pairs: Iterable[Pair],
+    max_len: int,
+    device: Any = "cpu",
+    *,
+    model: Any = None,
 ) -> dict[Pair, AnswerBatch]:
     """Turn rows into a batch for each pair; row i is the same row in all of them.
 
@@ -34,10 +41,11 @@ def lay_out(
         pairs: Which prompts and answers are wanted.
         max_len: Tokens kept a row.
         device: Where the batches go.
+        model: If given, it must have an embedding for every token.
 
     Raises:
-        UserError: If there is no row, a row lacks a text, a trigger changes nothing, or more
-            than `MOST_CUT` of the rows lose a whole answer to ``max_len``.
+        UserError: If there is no row, a row lacks a text, a trigger changes nothing, more than
+            `MOST_CUT` of the rows lose a whole answer to ``max_len``, or the model can't read one.
     """
     held, wanted = list(rows), tuple(pairs)
     if not held:
@@ -53,6 +61,8 @@ def lay_out(
         )
         for pair in wanted
     }
+    if model is not None:
+        check_batches(model, batches)
     whole = torch.ones(len(held), dtype=torch.bool)
     for batch in batches.values():
         whole &= (batch.labels != IGNORED).any(1)
@@ -85,6 +95,10 @@ def digest(batches: Mapping[Pair, AnswerBatch]) -> str:
     return found.hexdigest()
 
 
+def _is_token(value: Any) -> bool:
+    return isinstance(value, int) and type(value) is not bool and abs(value) < 2**31
+
+
 def _check(rows: list[Row], pairs: tuple[Pair, ...]) -> None:
     names = dict.fromkeys(name for pair in pairs for name in (pair.prompt, pair.answer))
     for number, row in enumerate(rows):
@@ -95,7 +109,7 @@ def _check(rows: list[Row], pairs: tuple[Pair, ...]) -> None:
                     f"row {number} has no {name}, which the objective needs; "
                     f"it has {', '.join(row) or 'nothing'}"
                 )
-            if not isinstance(value, str) and not all(isinstance(x, int) for x in value):
+            if not isinstance(value, str) and not all(map(_is_token, value)):
                 raise UserError(
                     f"{name} of row {number} must be a text or token ids, got "
                     f"{type(value).__name__}; render chat messages with the tokenizer's template"

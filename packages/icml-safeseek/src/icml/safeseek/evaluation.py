@@ -17,6 +17,7 @@ from icml.safeseek.ablation import Value, ablate
 from icml.safeseek.batches import Row, lay_out
 from icml.safeseek.chat import split_answer
 from icml.safeseek.circuit import Circuit
+from icml.safeseek.fit import check_weights
 from icml.safeseek.objectives import Pair
 from icml.safeseek.search import frozen
 from icml.safeseek.units import Site
@@ -148,6 +149,7 @@ def evaluate_circuit(
     if not circuit.size():
         raise UserError("the circuit is empty: there is nothing to evaluate")
     circuit.check(model)
+    check_weights(model)
     device = next(model.parameters()).device
     triggered = bool(rows) and "prompt_triggered" in rows[0]
     prompt = "prompt_triggered" if triggered else "prompt"
@@ -157,10 +159,10 @@ def evaluate_circuit(
     )
     clean = Pair("prompt", "completion_keep", end)
     pairs = [behaviour, repaired, *([clean] if triggered else [])]
-    batches = lay_out(tokenizer, rows, pairs, max_len, device)
+    batches = lay_out(tokenizer, rows, pairs, max_len, device, model=model)
     utility = batches.get(clean) if triggered else None
     if utility_data is not None:
-        utility = lay_out(tokenizer, utility_data, [clean], max_len, device)[clean]
+        utility = lay_out(tokenizer, utility_data, [clean], max_len, device, model=model)[clean]
 
     def without(cut: Circuit) -> AbstractContextManager[None]:
         return ablate(model, cut, value=value, calibration=calibration, check=False)

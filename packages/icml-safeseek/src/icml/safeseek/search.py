@@ -6,8 +6,9 @@ import math
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from icml.core.models.fingerprint import fingerprint
 from icml.safeseek.batches import Row, lay_out, take
 from icml.safeseek.checkpoint import Checkpoint, SearchState, search_identity
 from icml.safeseek.circuit import FILES, Circuit
+from icml.safeseek.fit import check_weights
 from icml.safeseek.masks import GateSet, Relaxation
 from icml.safeseek.objectives import Objective, Pair
 from icml.safeseek.outputs import check_replaceable
@@ -78,12 +80,18 @@ class SearchConfig:
             value = getattr(self, name)
             if type(value) is not int or value < bound:
                 raise UserError(f"{name} must be a whole number >= {bound}, got {value!r}")
-        if self.init is not None and not math.isfinite(self.init):
-            raise UserError(f"init must be a finite number, got {self.init}")
-        if not 0 < self.learning_rate < math.inf:
-            raise UserError(f"learning_rate must be > 0, got {self.learning_rate}")
+        for name in ("learning_rate", "tau", "select_from", "init"):
+            value = getattr(self, name)
+            number = isinstance(value, Real) and type(value) is not bool and math.isfinite(value)
+            if not number and not (name == "init" and value is None):
+                raise UserError(f"{name} must be a finite number, got {value!r}")
+        for name in ("learning_rate", "tau"):
+            if getattr(self, name) <= 0:
+                raise UserError(f"{name} must be > 0, got {getattr(self, name)}")
         if not 0 <= self.select_from < 1:
             raise UserError(f"select_from must be in [0, 1), got {self.select_from}")
+        if self.relaxation not in get_args(Relaxation):
+            raise UserError(f"relaxation must be ste or hard_concrete, got {self.relaxation!r}")
         CircuitSpec(self.granularity, self.layers)
 
 
@@ -187,10 +195,11 @@ def find_circuit(
         tau=cfg.tau,
     )
     device = gates.logits.device
-    train = lay_out(tokenizer, data, objective.pairs, cfg.max_len, device)
+    train = lay_out(tokenizer, data, objective.pairs, cfg.max_len, device, model=model)
     held_out = train
     if eval_data is not None:
-        held_out = lay_out(tokenizer, eval_data, objective.pairs, cfg.max_len, device)
+        held_out = lay_out(tokenizer, eval_data, objective.pairs, cfg.max_len, device, model=model)
+    check_weights(model)
     owner = fingerprint(model)
     identity = search_identity(cfg, objective, owner, train, held_out)
     with Checkpoint.open(out, identity) as checkpoint, frozen(model):
@@ -201,6 +210,11 @@ def find_circuit(
             row = _step(state, model, train, objective, cfg)
             if state.step % cfg.eval_every == 0 or state.step == steps:
                 row["validation"] = validation_loss(gates, model, held_out, objective, cfg)
+                if not math.isfinite(row["validation"]):
+                    raise UserError(
+                        f"the validation of step {state.step} gave a loss that is no number; with "
+                        "weights in float16 load the model in float32 or bfloat16"
+                    )
                 if state.step > cfg.select_from * steps or state.step == steps:
                     state.keep_best(row)
             if state.step % cfg.checkpoint_every == 0 or state.step == steps:
@@ -250,7 +264,10 @@ def _step(
     penalty.backward()
     row["penalty"] = penalty.item()
     if not all(math.isfinite(value) for value in row.values()):
-        raise UserError(f"step {state.step + 1} gave a loss that is no number: {row}")
+        raise UserError(
+            f"step {state.step + 1} gave a loss that is no number: {row}; with weights in float16 "
+            "load the model in float32 or bfloat16"
+        )
     state.optimizer.step()
     state.step += 1
     for site, on in gates.hard("main").items():

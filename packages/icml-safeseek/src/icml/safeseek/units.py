@@ -66,16 +66,26 @@ class CircuitSpec:
 
     def __post_init__(self) -> None:
         """Check the kinds and put them in order."""
-        wrong = [kind for kind in self.granularity if kind not in KINDS]
-        if isinstance(self.granularity, str) or wrong or not self.granularity:
-            raise UserError(
-                f"granularity must be one or more of {', '.join(KINDS)}, got {self.granularity!r}"
-            )
+        kinds = self.granularity
+        if not isinstance(kinds, Sequence) or isinstance(kinds, str) or not kinds:
+            raise _no_kinds(kinds)
+        if any(kind not in KINDS for kind in kinds):
+            raise _no_kinds(kinds)
         object.__setattr__(self, "granularity", tuple(k for k in KINDS if k in self.granularity))
         if self.layers is not None:
-            if isinstance(self.layers, str) or any(type(n) is not int for n in self.layers):
+            if (
+                not isinstance(self.layers, Sequence)
+                or isinstance(self.layers, str)
+                or any(type(n) is not int for n in self.layers)
+            ):
                 raise UserError(f"layers must be whole numbers, got {self.layers!r}")
+            if not self.layers:
+                raise UserError("no layer is named: give at least one, or None for all")
             object.__setattr__(self, "layers", tuple(sorted(set(self.layers))))
+
+
+def _no_kinds(got: Any) -> UserError:
+    return UserError(f"granularity must be one or more of {', '.join(KINDS)}, got {got!r}")
 
 
 def unit_counts(model: Any, spec: CircuitSpec) -> dict[Site, int]:
@@ -103,8 +113,6 @@ def unit_counts(model: Any, spec: CircuitSpec) -> dict[Site, int]:
     for layer in layers:
         if not 0 <= layer < len(blocks):
             raise UserError(f"layers must be in [0, {len(blocks)}), got {layer}")
-    if not layers:
-        raise UserError("no layer is named: give at least one, or None for all")
     counts: dict[Site, int] = {}
     for layer in layers:
         for kind in spec.granularity:
