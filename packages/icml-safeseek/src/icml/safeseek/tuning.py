@@ -7,6 +7,7 @@ entries of which weights are a unit's own is decided here (`unit_slices`).
 from __future__ import annotations
 
 from typing import Any, Literal, get_args
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from transformers.pytorch_utils import Conv1D
 from icml.core.errors import UserError
 from icml.core.models.blocks import attn_out_proj, decoder_layers, head_layout, mlp_down_proj
 from icml.safeseek.circuit import Circuit
+from icml.safeseek.running import RunningTraining
 from icml.safeseek.tunable import bare_model, check_tunable, refuse_spread
 from icml.safeseek.units import Site
 
@@ -120,7 +122,8 @@ class CircuitTuner:
     Gradients of protected entries are zeroed as they arrive, so that accumulation, the norm that
     clipping uses and the moments of the optimizer know nothing of them. Weight decay moves an
     entry without a gradient too, and so does momentum from before; hence `restore` writes the
-    entries back after each step, bit for bit.
+    entries back after each step, bit for bit. Made within ``Trainer.train`` it protects nothing
+    once that is over, though an exception ended it.
 
     Example:
         >>> from icml.core.models.tiny import causal_lm
@@ -150,6 +153,11 @@ class CircuitTuner:
                 apart in this model, or all that may be trained is frozen.
         """
         model = bare_model(model)
+        self._training = RunningTraining()
+        self._stepping = False
+        for other in _TUNERS.get(model, ()):
+            if other._training.over:
+                other.detach()
         own = _tuned_slices(model, circuit, tune)
         self._kept: list[tuple[nn.Parameter, Tensor, Tensor]] = []
         self._hooks: list[Any] = []
@@ -167,25 +175,49 @@ class CircuitTuner:
             learns |= parameter.requires_grad and not bool(mask.all())
             self._kept.append((parameter, mask, parameter.detach()[mask].clone()))
             if parameter.requires_grad:
-                self._hooks.append(parameter.register_hook(_zeroing(mask)))
+                self._hooks.append(parameter.register_hook(self._zeroing(mask)))
         if not learns:
             self.remove()
             raise UserError(
                 f"there is nothing to train with tune={tune!r}: all those weights are frozen "
                 "(requires_grad is False)"
             )
+        _TUNERS.setdefault(model, WeakSet()).add(self)
+
+    def begin_step(self) -> None:
+        """Note that ``optimizer.step()`` comes next, for `detach` after an exception in it."""
+        self._stepping = True
 
     @torch.no_grad()
     def restore(self) -> None:
         """Write the protected entries back; call it after each ``optimizer.step()``."""
         for parameter, mask, values in self._kept:
             parameter[mask] = values.to(parameter.device)
+        self._stepping = False
+
+    def detach(self) -> None:
+        """Take the hooks off; entries that a step had moved when it was broken off are put back."""
+        if self._stepping:
+            self.restore()
+        self.remove()
 
     def remove(self) -> None:
         """Take the hooks off the model's parameters."""
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+    def _zeroing(self, mask: Tensor) -> Any:
+        def zero(gradient: Tensor) -> Tensor:
+            if self._training.over:  # the model is trained by somebody else
+                self.remove()
+                return gradient
+            return gradient.masked_fill(mask.to(gradient.device), 0)
+
+        return zero
+
+
+_TUNERS: WeakKeyDictionary[nn.Module, WeakSet[CircuitTuner]] = WeakKeyDictionary()
 
 
 def _tuned_slices(model: Any, circuit: Circuit, tune: str) -> dict[str, Tensor]:
@@ -199,16 +231,15 @@ def _tuned_slices(model: Any, circuit: Circuit, tune: str) -> dict[str, Tensor]:
     return unit_slices(model, circuit)
 
 
-def _zeroing(mask: Tensor) -> Any:
-    return lambda gradient: gradient.masked_fill(mask.to(gradient.device), 0)
-
-
 class SafetyCircuitCallback(TrainerCallback):
     """Safety Circuit Tuning in ``Trainer`` of transformers and in the trainers of TRL.
 
     ``SFTTrainer(..., callbacks=[SafetyCircuitCallback(circuit, tune="complement")])``. Works with
     any optimizer, accumulation and clipping; the norm that clips is that of the trained entries.
-    With data parallelism each process zeroes its own gradients before they are summed.
+    With data parallelism each process zeroes its own gradients before they are summed. After a
+    training that an exception or Ctrl-C broke off, the model may be trained by any other trainer,
+    or by the same one again: nothing of this is left. Call `detach` before saving the model then,
+    because the exception may have come in the middle of an optimizer's step.
     """
 
     def __init__(self, circuit: Circuit, tune: Tune = "complement") -> None:
@@ -242,9 +273,13 @@ class SafetyCircuitCallback(TrainerCallback):
             UserError: As `on_init_end`, which a callback that was added later hasn't seen.
         """
         refuse_spread(args)
-        if self._tuner is not None:  # of a training that was broken off
-            self._tuner.remove()
+        self.detach()  # from a training that was broken off
         self._tuner = CircuitTuner(kwargs["model"], self.circuit, tune=self.tune)
+
+    def on_pre_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note that a step begins."""
+        if self._tuner is not None:
+            self._tuner.begin_step()
 
     def on_optimizer_step(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Write the protected entries back."""
@@ -253,6 +288,10 @@ class SafetyCircuitCallback(TrainerCallback):
 
     def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Leave the model without hooks."""
+        self.detach()
+
+    def detach(self) -> None:
+        """Leave the model without hooks, its protected entries as they were before training."""
         if self._tuner is not None:
-            self._tuner.remove()
+            self._tuner.detach()
             self._tuner = None
