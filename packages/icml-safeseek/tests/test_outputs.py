@@ -5,7 +5,9 @@ import json
 import pytest
 
 from icml.core.errors import UserError
-from icml.safeseek import commands
+from icml.core.journal import replace_folder
+from icml.safeseek import commands, outputs
+from icml.safeseek.checkpoint import Checkpoint
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.objectives import backdoor_objective
 from icml.safeseek.outputs import check_replaceable, run_folder
@@ -135,3 +137,45 @@ def test_a_folder_that_was_never_written_is_free(tmp_path):
     check_replaceable(tmp_path / "new" / "deep", ["a"])
     (tmp_path / "empty").mkdir()
     check_replaceable(tmp_path / "empty", [])
+
+
+def test_what_a_killed_write_left_is_deleted_and_nothing_else(tmp_path):
+    for name in (".out.0123abcd.tmp", ".out.mine.tmp", ".other.0123abcd.tmp"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "half").touch()
+    with outputs.held(tmp_path / "out") as place, replace_folder(place) as draft:
+        (draft / "new").touch()
+    assert outputs.file_names(tmp_path) == [".other.0123abcd.tmp", ".out.mine.tmp", "out"]
+
+
+def test_two_at_once_on_one_folder_are_refused(tmp_path):
+    with outputs.held(tmp_path / "out"):
+        with outputs.held(tmp_path / "another"):
+            pass
+        with (
+            pytest.raises(UserError, match=r"another process is writing .*out; wait"),
+            outputs.held(tmp_path / "out"),
+        ):
+            pass
+    with outputs.held(tmp_path / "out"):
+        pass
+
+
+def test_the_folder_one_stands_in_is_held_by_its_name(tmp_path, monkeypatch):
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    with outputs.held(".") as place, replace_folder(place) as draft:
+        (draft / "new").touch()
+    assert outputs.file_names(tmp_path / "here") == ["new"]
+
+
+def test_a_run_and_a_search_delete_the_drafts_of_killed_writes(tmp_path):
+    with outputs.run_folder(tmp_path, "r.json", {}):
+        pass
+    (tmp_path / ".circuit.0123abcd.tmp").mkdir()
+    (tmp_path / ".search.safetensors.0123abcd.tmp").touch()
+    with outputs.run_folder(tmp_path, "r.json", {}):
+        assert outputs.file_names(tmp_path) == [".lock", "r.json"]
+    (tmp_path / ".circuit.0123abcd.tmp").mkdir()
+    with Checkpoint.open(tmp_path, "identity"):
+        assert outputs.file_names(tmp_path) == [".lock", "r.json"]

@@ -19,7 +19,7 @@ from safetensors.torch import save
 from torch import Tensor
 
 from icml.core.errors import UserError
-from icml.core.journal import cannot_write, lock_folder, write_atomic
+from icml.core.journal import cannot_write, lock_folder, remove_drafts, write_atomic
 from icml.core.models.answers import AnswerBatch
 from icml.safeseek.batches import digest
 from icml.safeseek.masks import GateSet
@@ -108,6 +108,7 @@ class Checkpoint:
         except OSError as error:
             raise cannot_write(folder, error) from error
         with lock_folder(folder):
+            remove_drafts(folder)
             yield cls(folder / FILE, identity)
 
     def save(self, state: SearchState) -> None:

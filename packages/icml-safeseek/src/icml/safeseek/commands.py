@@ -16,7 +16,7 @@ from icml.core.models.load import LoadedModel, load
 from icml.safeseek.chat import is_chat
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
-from icml.safeseek.outputs import check_replaceable, recorded_names, run_folder, sha256_of
+from icml.safeseek.outputs import check_replaceable, held, recorded_names, run_folder, sha256_of
 from icml.safeseek.planted_folder import check_planting_folder, write_planting
 
 __all__ = ["ablate", "plant", "report", "tune"]
@@ -50,6 +50,12 @@ def plant(
     Raises:
         UserError: If the folder holds something else than a planting, or can't be written.
     """
+    check_planting_folder(out)
+    with held(out) as place:
+        return _plant(behaviour, place, seed, say)
+
+
+def _plant(behaviour: str, out: Path, seed: int, say: Say) -> dict[str, float]:
     from icml.safeseek.experiment.clean import generator
     from icml.safeseek.experiment.config import Config
     from icml.safeseek.planting import (
@@ -70,7 +76,6 @@ def plant(
         make_world,
     )  # fmt: skip
 
-    check_planting_folder(out)
     config = Config()
     world = make_world(people=config.people, strangers=config.people, seed=seed)
     model = new_model(world, seed)
@@ -127,8 +132,9 @@ def ablate(model: str, circuit: Path | str, out: Path | str, *, say: Say = print
     from icml.safeseek.ablation import EXPORT, export_ablated
 
     check_replaceable(out, recorded_names(out, EXPORT))
-    found, units = _both(model, circuit)
-    export_ablated(found.model, units, out, found.tokenizer)
+    with held(out) as place:
+        found, units = _both(model, circuit)
+        export_ablated(found.model, units, place, found.tokenizer)
     say(f"{_sizes(units)} cut out; checkpoint in {out}")
 
 
@@ -169,19 +175,20 @@ def report(
     _check_file(data)
     used = None if utility is None else _pairs(Path(utility))
     check_replaceable(out, REPORT)
-    found, units = _both(model, circuit)
-    rows = CircuitDataset.read(data, found.tokenizer)
-    measured = evaluate_circuit(
-        found.model, found.tokenizer, units, rows, controls=controls, max_len=max_len,
-        utility_data=None if used is None else utility_rows(used, found.tokenizer),
-    )  # fmt: skip
-    picture = circuit_map(units, title=f"{_sizes(units)} in the circuit", note=str(circuit))
-    shares = parameter_shares(found.model, units)
-    written = {name: {**x._asdict(), "share": x.share} for name, x in shares.items()}
-    with replace_folder(out) as draft:
-        text = json.dumps(measured.to_dict() | {"parameters": written}, indent=2)
-        (draft / "report.json").write_text(text + "\n", encoding="utf-8")
-        picture.save(draft, "circuit")
+    with held(out) as place:
+        found, units = _both(model, circuit)
+        rows = CircuitDataset.read(data, found.tokenizer)
+        measured = evaluate_circuit(
+            found.model, found.tokenizer, units, rows, controls=controls, max_len=max_len,
+            utility_data=None if used is None else utility_rows(used, found.tokenizer),
+        )  # fmt: skip
+        picture = circuit_map(units, title=f"{_sizes(units)} in the circuit", note=str(circuit))
+        shares = parameter_shares(found.model, units)
+        written = {name: {**x._asdict(), "share": x.share} for name, x in shares.items()}
+        with replace_folder(place) as draft:
+            text = json.dumps(measured.to_dict() | {"parameters": written}, indent=2)
+            (draft / "report.json").write_text(text + "\n", encoding="utf-8")
+            picture.save(draft, "circuit")
     of = {"head": "of the heads'", "mlp-channel": "of the channels'", "all": "of all gated"}
     of["linear-output"] = "of the linear outputs'"
     weights = (f"{x.own} of {x.gated} ({x.share:.2%}) {of[n]}" for n, x in shares.items())

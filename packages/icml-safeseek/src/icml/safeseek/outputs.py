@@ -5,16 +5,27 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
+import shutil
 from collections.abc import Collection, Generator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from icml.core.differences import first_difference
 from icml.core.errors import UserError
-from icml.core.journal import LOCK, cannot_write, lock_folder, whole_folder, write_atomic
+from icml.core.journal import (
+    LOCK,
+    cannot_write,
+    lock_folder,
+    remove_drafts,
+    whole_folder,
+    write_atomic,
+)
 
-__all__ = ["check_replaceable", "file_names", "recorded_names", "run_folder", "sha256_of"]
+__all__ = ["check_replaceable", "file_names", "held", "recorded_names", "run_folder", "sha256_of"]
 
 
 def check_replaceable(out: Path | str, names: Collection[str]) -> None:
@@ -42,6 +53,47 @@ def check_replaceable(out: Path | str, names: Collection[str]) -> None:
             f"{out} holds {foreign[0]}, which this doesn't write and would delete: use another "
             "folder, or move that away"
         )
+
+
+@contextmanager
+def held(out: Path | str) -> Generator[Path]:
+    """Hold the place of a folder that is replaced, during a ``with`` block.
+
+    What killed writes left beside it is deleted. The lock lies beside it too, for the time of the
+    block, because a lock inside would be replaced with the folder.
+
+    Args:
+        out: Folder that is written by `icml.core.journal.replace_folder`, there or not.
+
+    Yields:
+        The folder, by a path with a name.
+
+    Raises:
+        UserError: If another process has it or the system refuses.
+    """
+    out = Path(out)
+    if out.name in ("", ".."):  # as `.` has none
+        out = Path(os.path.abspath(out))
+    lock = FileLock(out.with_name(f".{out.name}.lock"))
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        lock.acquire(timeout=0)
+    except Timeout:
+        raise UserError(
+            f"another process is writing {out}; wait for it or use another --out folder"
+        ) from None
+    except OSError as error:
+        raise cannot_write(out, error) from error
+    try:
+        draft = re.compile(rf"\.{re.escape(out.name)}\.[0-9a-f]{{8}}\.tmp")
+        for entry in out.parent.iterdir():
+            if draft.fullmatch(entry.name):
+                shutil.rmtree(entry, ignore_errors=True)
+        yield out
+    finally:
+        with suppress(OSError):  # while it is held: nobody waits for it
+            os.unlink(lock.lock_file)
+        lock.release()
 
 
 def file_names(folder: Path) -> list[str]:
@@ -85,6 +137,7 @@ def run_folder(out: Path | str, record: str, settings: Mapping[str, Any]) -> Gen
     except OSError as error:
         raise cannot_write(out, error) from error
     with lock:
+        remove_drafts(out)
         if file.is_file():
             try:
                 stored = json.loads(file.read_text("utf-8"))
