@@ -16,6 +16,7 @@ from icml.core.models.load import LoadedModel, load
 from icml.safeseek.chat import is_chat
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
+from icml.safeseek.fit import check_weights
 from icml.safeseek.outputs import check_replaceable, held, recorded_names, run_folder, sha256_of
 from icml.safeseek.planted_folder import check_planting_folder, write_planting
 
@@ -134,6 +135,9 @@ def ablate(model: str, circuit: Path | str, out: Path | str, *, say: Say = print
     check_replaceable(out, recorded_names(out, EXPORT))
     with held(out) as place:
         found, units = _both(model, circuit)
+        if not units.size():
+            raise UserError("the circuit is empty: there is nothing to cut out")
+        check_weights(found.model)
         export_ablated(found.model, units, place, found.tokenizer)
     say(f"{_sizes(units)} cut out; checkpoint in {out}")
 
@@ -240,6 +244,8 @@ def tune(
     trl = require("trl", extra="icml-safeseek[rl]")
     datasets = require("datasets", extra="icml-safeseek[rl]")
     from icml.core.rl.recipe_run import last_checkpoint
+    from icml.safeseek.finite import FiniteGradients
+    from icml.safeseek.lengths import check_lengths
     from icml.safeseek.tuning import SafetyCircuitCallback
 
     if min(steps, batch_size) < 1 or not 0 < learning_rate < float("inf"):
@@ -251,6 +257,8 @@ def tune(
     found, units = _both(model, circuit)
     if not isinstance(rows[0]["prompt"], str) and not found.tokenizer.chat_template:
         raise UserError(f"{data} holds chat messages, but the model's tokenizer has no template")
+    check_weights(found.model)
+    longest = check_lengths(found.model, found.tokenizer, rows)
     settings = {
         "model": units.model_fingerprint,
         "circuit": sha256_of([[site.key, number] for site, number in units.members()]),
@@ -259,17 +267,19 @@ def tune(
     }  # fmt: skip
     with run_folder(out, "tune.json", settings):
         args = trl.SFTConfig(
-            str(out), max_steps=steps, learning_rate=learning_rate, seed=seed, report_to=[],
-            per_device_train_batch_size=batch_size, save_steps=max(1, steps // 4),
-            save_total_limit=2, use_cpu=found.spec.device == "cpu", disable_tqdm=True,
-            bf16=found.spec.dtype == "bfloat16",
+            str(out), max_length=longest, max_steps=steps, learning_rate=learning_rate,
+            per_device_train_batch_size=batch_size, seed=seed, report_to=[],
+            save_steps=max(1, steps // 4), save_total_limit=2, use_cpu=found.spec.device == "cpu",
+            disable_tqdm=True, bf16=found.spec.dtype == "bfloat16",
         )  # fmt: skip
         trainer = trl.SFTTrainer(
             found.model, args, train_dataset=datasets.Dataset.from_list(rows),
-            processing_class=found.tokenizer, callbacks=[SafetyCircuitCallback(units, tune=tune)],
+            processing_class=found.tokenizer,
+            callbacks=[SafetyCircuitCallback(units, tune=tune), FiniteGradients()],
         )  # fmt: skip
         before = last_checkpoint(Path(out))
         trainer.train(resume_from_checkpoint=None if before is None else str(before))
+        check_weights(found.model)
         trainer.save_model()
     kept = "the circuit" if tune == "complement" else "all but the circuit"
     say(f"{steps} steps, {kept} ({_sizes(units)}) kept as it was; model in {out}")
