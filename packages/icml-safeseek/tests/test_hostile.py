@@ -3,12 +3,15 @@
 import json
 
 import pytest
+from safetensors.torch import load_file, save_file
 
 from icml.core.errors import UserError
+from icml.core.models.load import load
 from icml.safeseek import commands
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.data import CircuitDataset
 from icml.safeseek.search import SearchConfig
+from icml.safeseek.units import Site
 
 ROW = {"prompt": "a", "completion_keep": "b", "completion_remove": "c"}
 
@@ -85,3 +88,74 @@ def test_damaged_circuits_are_refused(tmp_path, build, content):
     (tmp_path / "c" / "circuit.json").write_bytes(content)
     with pytest.raises(UserError, match="damaged"):
         Circuit.load(tmp_path / "c")
+
+
+def _edited(tensors, edit):
+    changed = {key: value.clone() for key, value in tensors.items()}
+    edit(changed)
+    return changed
+
+
+EDITS = {
+    "a unit more": lambda t: t["0/head"].__setitem__(0, ~t["0/head"][0]),
+    "another unit": lambda t: t.__setitem__("1/mlp-channel", t["1/mlp-channel"].roll(1)),
+    "a site less": lambda t: t.pop("0/head"),
+    "a site twice": lambda t: t.__setitem__("01/head", t["1/head"].clone()),
+    "other digits": lambda t: t.__setitem__("\u0661/head", t["1/head"].clone()),
+    "no such kind": lambda t: t.__setitem__("1/neuron", t["1/head"].clone()),
+    "numbers": lambda t: t.__setitem__("0/head", t["0/head"].long()),
+    "a table": lambda t: t.__setitem__("0/head", t["0/head"][None]),
+    "nothing": lambda t: t.clear(),
+}
+
+
+@pytest.mark.parametrize("name", EDITS)
+def test_circuits_with_edited_units_are_refused(tmp_path, build, name):
+    Circuit.of(build("llama"), {Site(1, "mlp-channel"): [2]}).save(tmp_path / "c")
+    file = tmp_path / "c" / "circuit.safetensors"
+    save_file(_edited(load_file(file), EDITS[name]), file)
+    with pytest.raises(UserError, match=r"the circuit in .* is damaged"):
+        Circuit.load(tmp_path / "c")
+
+
+@pytest.mark.parametrize("cut", [0, 4, 8, 100, -3])
+def test_circuits_that_were_cut_off_are_refused(tmp_path, build, cut):
+    Circuit.of(build("llama"), {Site(1, "mlp-channel"): [2]}).save(tmp_path / "c")
+    file = tmp_path / "c" / "circuit.safetensors"
+    file.write_bytes(file.read_bytes()[:cut])
+    with pytest.raises(UserError, match="damaged"):
+        Circuit.load(tmp_path / "c")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"format": True}, {"format": 2}, {"notes": None}, {"notes": "x"}, {"sizes": None},
+        {"model_fingerprint": 5}, {"units_sha256": "0"}, {"sizes": {"head": [9, 9]}},
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_circuits_with_an_edited_description_are_refused(tmp_path, build, change):
+    Circuit.of(build("llama"), {Site(1, "mlp-channel"): [2]}).save(tmp_path / "c")
+    file = tmp_path / "c" / "circuit.json"
+    file.write_text(json.dumps(json.loads(file.read_text()) | change))
+    with pytest.raises(UserError, match=r"is damaged|known is 1"):
+        Circuit.load(tmp_path / "c")
+
+
+def test_circuits_from_before_the_checksum_are_read(tmp_path, build):
+    circuit = Circuit.of(build("llama"), {Site(1, "mlp-channel"): [2]})
+    circuit.save(tmp_path / "c")
+    file = tmp_path / "c" / "circuit.json"
+    about = json.loads(file.read_text())
+    del about["units_sha256"]
+    file.write_text(json.dumps(about))
+    assert Circuit.load(tmp_path / "c").members() == circuit.members()
+
+
+def test_an_empty_circuit_is_not_cut_out(folders):
+    model = load(folders / "model").model
+    Circuit.of(model, {}).save(folders / "circuit")
+    with pytest.raises(UserError, match="the circuit is empty"):
+        commands.ablate(str(folders / "model"), folders / "circuit", folders / "out")
+    assert not (folders / "out").exists()

@@ -16,7 +16,7 @@ from torch import Tensor
 from icml.core.errors import UserError
 from icml.core.journal import replace_folder, to_json, whole_folder
 from icml.core.models.fingerprint import fingerprint
-from icml.safeseek.outputs import check_replaceable
+from icml.safeseek.outputs import check_replaceable, sha256_of
 from icml.safeseek.units import KINDS, CircuitSpec, Kind, Site, unit_counts
 
 __all__ = ["Circuit"]
@@ -46,7 +46,11 @@ class Circuit:
                     f"units of {site.key} must be booleans (units,), "
                     f"got {member.dtype} {tuple(member.shape)}"
                 )
-        held = {site: self.units[site].detach().cpu() for site in sorted(self.units)}
+        # a byte of a file that is neither 0 nor 1 counts as 1, in sums as well
+        held = {
+            site: self.units[site].detach().cpu().view(torch.uint8) != 0
+            for site in sorted(self.units)
+        }
         object.__setattr__(self, "units", held)
 
     @classmethod
@@ -200,7 +204,8 @@ class Circuit:
         about = {
             "format": FORMAT,
             "model_fingerprint": self.model_fingerprint,
-            "sizes": {kind: [self.size(kind), self.total(kind)] for kind in self.kinds},
+            "sizes": self._sizes(),
+            "units_sha256": self._digest(),
             "notes": to_json(dict(self.notes), "notes"),
         }
         check_replaceable(folder, FILES)
@@ -227,14 +232,36 @@ class Circuit:
             about = json.loads((place / "circuit.json").read_text("utf-8"))
             tensors = load_file(str(place / "circuit.safetensors"))
             format_, owner, notes = (about[k] for k in ("format", "model_fingerprint", "notes"))
-        except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
+            sizes, digest = about["sizes"], about.get("units_sha256")
+        except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
             raise UserError(f"the circuit in {folder} is damaged: {error}") from error
-        if format_ != FORMAT:
-            raise UserError(f"the circuit in {folder} has format {format_}; known is {FORMAT}")
-        circuit = cls({Site.of(key): value for key, value in tensors.items()}, owner, notes)
+        if type(format_) is not int or format_ != FORMAT:
+            raise UserError(f"the circuit in {folder} has format {format_!r}; known is {FORMAT}")
+        if type(owner) is not str or type(notes) is not dict:
+            raise UserError(
+                f"the circuit in {folder} is damaged: the fingerprint must be a text and the notes "
+                f"an object, got {owner!r:.70} and {notes!r:.40}"
+            )
+        try:
+            circuit = cls({Site.of(key): value for key, value in tensors.items()}, owner, notes)
+        except UserError as error:
+            raise UserError(f"the circuit in {folder} is damaged: {error}") from error
+        if circuit._sizes() != sizes or digest not in (None, circuit._digest()):
+            raise UserError(
+                f"the circuit in {folder} is damaged: circuit.safetensors holds other units than "
+                "circuit.json was written for"
+            )
         if model is not None:
             circuit.check(model)
         return circuit
+
+    def _sizes(self) -> dict[str, list[int]]:
+        return {kind: [self.size(kind), self.total(kind)] for kind in self.kinds}
+
+    def _digest(self) -> str:
+        return sha256_of(
+            [[site.key, self._numbers(site), len(m)] for site, m in self.units.items()]
+        )
 
     def _of_kind(self, kind: Kind | None) -> list[Tensor]:
         return [member for site, member in self.units.items() if kind in (None, site.kind)]
