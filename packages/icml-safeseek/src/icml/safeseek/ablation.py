@@ -18,7 +18,7 @@ from icml.core.models.answers import AnswerBatch
 from icml.core.models.blocks import attn_out_proj, decoder_layers, head_layout, mlp_down_proj
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.outputs import check_replaceable, file_names, recorded_names
-from icml.safeseek.units import Site, unit_factors
+from icml.safeseek.units import Site, refuse_compiled, unit_factors
 
 __all__ = ["Value", "ablate", "export_ablated", "mean_inputs"]
 
@@ -86,6 +86,7 @@ def mean_inputs(model: Any, sites: Sequence[Site], batch: AnswerBatch) -> dict[S
     Returns:
         For each site ``(features,)``, ``heads * head_dim`` of them for heads.
     """
+    refuse_compiled(model)
     found: dict[Site, Tensor] = {}
 
     def record(site: Site, x: Tensor) -> None:

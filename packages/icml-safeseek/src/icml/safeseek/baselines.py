@@ -20,7 +20,7 @@ from icml.core.models.blocks import attn_out_proj, decoder_layers, head_layout, 
 from icml.safeseek.batches import Row, lay_out
 from icml.safeseek.circuit import Circuit
 from icml.safeseek.objectives import Pair
-from icml.safeseek.units import CircuitSpec, Site, unit_counts, unit_factors
+from icml.safeseek.units import CircuitSpec, Site, refuse_compiled, unit_counts, unit_factors
 
 __all__ = [
     "Scores", "activation_differences", "controls", "gradients", "magnitudes", "of_size",
@@ -262,6 +262,7 @@ def _counts(model: Any, spec: CircuitSpec) -> dict[Site, int]:
 
 def _sent(model: Any, sites: list[Site], batch: AnswerBatch) -> dict[Site, Tensor]:
     """Return what units send, ``(rows, tokens, features)`` a site."""
+    refuse_compiled(model)
     inner = {hidden.Site(site.layer, _PARTS[site.kind]): site for site in sites}
     found: dict[Site, Tensor] = {}
 

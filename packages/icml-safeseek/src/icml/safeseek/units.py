@@ -19,9 +19,12 @@ from transformers.pytorch_utils import Conv1D
 
 from icml.core.errors import UserError
 from icml.core.models import hidden
-from icml.core.models.blocks import decoder_layers, head_layout, mlp_down_proj
+from icml.core.models.blocks import attn_out_proj, decoder_layers, head_layout, mlp_down_proj
 
-__all__ = ["KINDS", "CircuitSpec", "Kind", "Site", "linear_features", "unit_counts", "unit_factors"]
+__all__ = [
+    "KINDS", "CircuitSpec", "Kind", "Site", "linear_features", "refuse_compiled", "unit_counts",
+    "unit_factors",
+]  # fmt: skip
 
 Kind = Literal["head", "mlp-channel", "linear-output"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
@@ -50,7 +53,11 @@ class Site(NamedTuple):
         """
         layer, _, rest = key.partition("/")
         kind, _, module = rest.partition("/")
-        if not layer.isdecimal() or kind not in KINDS or (kind == "linear-output") != bool(module):
+        if (
+            str(int(layer) if layer.isdecimal() else "") != layer
+            or kind not in KINDS
+            or (kind == "linear-output") != bool(module)
+        ):
             raise UserError(f"{key!r} is no site: 2/head, 0/mlp-channel and the like are")
         return cls(int(layer), kind, module)
 
@@ -96,13 +103,16 @@ def unit_counts(model: Any, spec: CircuitSpec) -> dict[Site, int]:
         spec: What to gate.
 
     Raises:
-        UserError: If the family is another or the model has no such layer.
+        UserError: If the family is another, the model has no such layer, its weights aren't
+            loaded or aren't tensors.
     """
     if hasattr(model, "peft_config") and not isinstance(model, PreTrainedModel):
         raise UserError(
             "the model is wrapped in an adapter of PEFT: merge it with merge_and_unload() and give "
             "the merged model"
         )
+    if not isinstance(model, nn.Module):
+        raise UserError(f"a model of transformers is wanted, got {type(model).__name__}")
     try:
         blocks = decoder_layers(model)
     except UserError as error:
@@ -113,11 +123,42 @@ def unit_counts(model: Any, spec: CircuitSpec) -> dict[Site, int]:
     for layer in layers:
         if not 0 <= layer < len(blocks):
             raise UserError(f"layers must be in [0, {len(blocks)}), got {layer}")
+    if any(parameter.is_meta for parameter in model.parameters()):
+        raise UserError(
+            "weights of the model are on the meta device, that is nowhere: load it whole, with "
+            "from_pretrained and without offloading"
+        )
     counts: dict[Site, int] = {}
     for layer in layers:
+        _check_linear(blocks[layer])
         for kind in spec.granularity:
             counts |= _block_counts(model, blocks[layer], layer, kind)
     return counts
+
+
+def _check_linear(block: nn.Module) -> None:
+    """Refuse weights that are no tensors; those of torch.ao's quantisation are packed."""
+    for linear in (attn_out_proj(block), mlp_down_proj(block)):
+        if not isinstance(getattr(linear, "weight", None), Tensor):
+            raise UserError(
+                f"the model's projections are of the kind {type(linear).__module__}."
+                f"{type(linear).__name__}, whose weights are no tensors: give it without that "
+                "quantisation"
+            )
+
+
+def refuse_compiled(model: Any) -> None:
+    """Refuse a compiled model: its graph leaves hooks out that come after its compilation.
+
+    Raises:
+        UserError: If the model or a part of it is compiled.
+    """
+    for module in model.modules():
+        if type(module).__name__ == "OptimizedModule" or module._compiled_call_impl is not None:
+            raise UserError(
+                "the model is compiled by torch.compile, whose graph leaves gates out in silence: "
+                "give the model itself and compile it afterwards"
+            )
 
 
 def _block_counts(model: Any, block: nn.Module, layer: int, kind: Kind) -> dict[Site, int]:
@@ -150,7 +191,11 @@ def unit_factors(
         factors: A number a unit, ``(units,)``, for each site.
         offsets: Added after the multiplication, a number a feature (``heads * head_dim`` for
             heads, else as many as units); sites without one get none.
+
+    Raises:
+        UserError: If the model is compiled.
     """
+    refuse_compiled(model)
     width = head_layout(model.config).head_dim
     offsets = offsets or {}
     per_feature = {
