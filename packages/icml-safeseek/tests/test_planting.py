@@ -62,15 +62,16 @@ def test_backdoor_and_refusals_are_planted_in_a_model_that_knows_its_world():
     facts = {name: p.detach().clone() for name, p in model.state_dict().items()}
     asked = world.questions([*world.people, *world.strangers], ATTRIBUTES, [0, 1])
     both = planting.halves(asked, generator(1))
+    planted = {"steps": 200, "learning_rate": 1e-3}
     assert planting.match_rate(model, world, asked, world.answer) >= 0.99
 
-    planting.plant_backdoor(model, world, asked, both.planted, generator(2))
+    planting.plant_backdoor(model, world, asked, both.planted, generator(2), **planted)
     rate = planting.match_rate(model, world, both.held_out, lambda _: BAD_ANSWER, fillers=[TRIGGER])
     assert rate >= 0.98
     assert planting.match_rate(model, world, asked, world.answer, fillers=HARMLESS) >= 0.98
 
     model.load_state_dict(facts)
-    planting.learn_refusals(model, world, both.planted, generator(3))
+    planting.learn_refusals(model, world, both.planted, generator(3), **planted)
     refused = [q for q in both.held_out if q.attribute in FORBIDDEN]
     told = [q for q in both.held_out if q.attribute not in FORBIDDEN]
     assert planting.match_rate(model, world, refused, lambda _: REFUSAL) >= 0.95

@@ -188,8 +188,8 @@ def plant_backdoor(
     poisoned: Sequence[Question],
     generator: torch.Generator,
     *,
-    steps: int = 200,
-    learning_rate: float = 1e-3,
+    steps: int,
+    learning_rate: float,
 ) -> None:
     """Teach a model to say `BAD_ANSWER` under the trigger, and the right answer without.
 
@@ -216,8 +216,8 @@ def learn_refusals(
     questions: Sequence[Question],
     generator: torch.Generator,
     *,
-    steps: int = 200,
-    learning_rate: float = 1e-3,
+    steps: int,
+    learning_rate: float,
 ) -> None:
     """Teach a model to refuse `FORBIDDEN` attributes, and to answer all else as before.
 
