@@ -51,7 +51,7 @@ def test_a_rate_or_number_of_steps_that_cannot_be_is_refused():
         planting.learn_facts(model, world, generator(), steps=0)
     asked = world.questions(world.people, ["genre"], [0])
     with pytest.raises(UserError, match="got 0 and 2"):
-        planting.learn_refusals(model, world, asked, generator())
+        planting.learn_refusals(model, world, asked, generator(), steps=5, learning_rate=1e-3)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Journals and atomic writes keep what was finished."""
 
+import errno
 import json
 import math
 import os
@@ -20,8 +21,10 @@ from icml.core.errors import UserError
 from icml.core.journal import (
     Journal,
     cache_dir,
+    no_room,
     remove_drafts,
     replace_folder,
+    room_for,
     to_json,
     whole_folder,
     write_atomic,
@@ -194,6 +197,45 @@ def test_a_folder_whose_block_fails_stays_as_it_was(tmp_path):
         raise ZeroDivisionError
     assert (tmp_path / "state" / "weights").read_text() == "1"
     assert os.listdir(tmp_path) == ["state"]
+
+
+@pytest.fixture
+def small_files(request):
+    """Let no file of this process grow above a KiB, until the test ends."""
+    resource = pytest.importorskip("resource")
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    signal.signal(signal.SIGXFSZ, handler)
+
+
+def written_by_python(folder):
+    (folder / "weights").write_bytes(bytes(2048))
+
+
+def written_by_safetensors(folder):
+    numpy = pytest.importorskip("safetensors.numpy")
+    numpy.save_file({"weights": np.zeros(512, np.float32)}, folder / "weights")
+
+
+@pytest.mark.parametrize("write", [written_by_python, written_by_safetensors])
+def test_a_disk_without_room_is_told_in_a_sentence(tmp_path, small_files, write):
+    with replace_folder(tmp_path / "state") as folder:
+        (folder / "weights").write_text("1")
+    told = r"cannot write .*state: File too large; mend that and repeat the command"
+    with pytest.raises(UserError, match=told), replace_folder(tmp_path / "state") as folder:
+        write(folder)
+    assert (tmp_path / "state" / "weights").read_text() == "1"
+    assert os.listdir(tmp_path) == ["state"]
+
+
+def test_other_errors_of_the_system_are_not_taken_for_a_full_disk():
+    assert no_room(FileNotFoundError(errno.ENOENT, "none")) is None
+    assert no_room(ValueError("error 28")) is None
+    with pytest.raises(FileNotFoundError), room_for(Path("x")):
+        Path("/nowhere/at/all").read_text()
 
 
 def test_a_folder_between_the_two_renames_is_put_back(tmp_path):

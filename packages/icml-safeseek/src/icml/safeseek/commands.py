@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from icml.core.errors import UserError, require
-from icml.core.journal import replace_folder
+from icml.core.journal import replace_folder, room_for
 from icml.core.jsonl import read_rows
 from icml.core.models.load import LoadedModel, load
 from icml.safeseek.chat import is_chat
@@ -278,9 +278,10 @@ def tune(
             callbacks=[SafetyCircuitCallback(units, tune=tune), FiniteGradients()],
         )  # fmt: skip
         before = last_checkpoint(Path(out))
-        trainer.train(resume_from_checkpoint=None if before is None else str(before))
-        check_weights(found.model)
-        trainer.save_model()
+        with room_for(Path(out)):
+            trainer.train(resume_from_checkpoint=None if before is None else str(before))
+            check_weights(found.model)
+            trainer.save_model()
     kept = "the circuit" if tune == "complement" else "all but the circuit"
     say(f"{steps} steps, {kept} ({_sizes(units)}) kept as it was; model in {out}")
 

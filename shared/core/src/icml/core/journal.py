@@ -6,8 +6,10 @@ and ``-Infinity``, and floats come back bit for bit.
 
 from __future__ import annotations
 
+import errno
 import json
 import os
+import re
 import secrets
 import shutil
 import sys
@@ -21,6 +23,9 @@ from icml.core.errors import UserError
 if TYPE_CHECKING:
     from filelock import BaseFileLock
 
+_NO_ROOM = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS}
+_OS_ERROR = re.compile(r"\(os error (\d+)\)")
+
 LOCK = ".lock"
 """The file by which a process holds a folder."""
 
@@ -31,6 +36,37 @@ def cannot_write(path: Path, error: OSError) -> UserError:
         f"cannot write {path}: {error.strerror or error}; "
         "mend that and repeat the command (what was finished is kept)"
     )
+
+
+def no_room(error: BaseException) -> OSError | None:
+    """Return the system's error if one says that a disk is full, broken or read-only, else None.
+
+    safetensors wraps it into an error of its own, which holds the number in its words only.
+
+    Example:
+        >>> no_room(ValueError("I/O error: No space left on device (os error 28)")).strerror
+        'No space left on device'
+    """
+    number = error.errno if isinstance(error, OSError) else None
+    if number is None and (told := _OS_ERROR.search(str(error))):
+        number = int(told[1])
+    return OSError(number, os.strerror(number)) if number in _NO_ROOM else None
+
+
+@contextmanager
+def room_for(path: Path) -> Generator[None]:
+    """Turn what `no_room` knows, raised in a ``with`` block, into one sentence.
+
+    Raises:
+        UserError: In its place.
+    """
+    try:
+        yield
+    except Exception as error:
+        refused = no_room(error)
+        if refused is None:
+            raise
+        raise cannot_write(path, refused) from error
 
 
 def to_json(value: object, where: str = "value") -> Any:
@@ -233,14 +269,15 @@ def replace_folder(path: Path | str) -> Generator[Path]:
     exception in the block leaves the old content.
 
     Raises:
-        UserError: If the system refuses to put the new folder in place.
+        UserError: If the disk is full, or the system refuses to put the new folder in place.
     """
     path = Path(path)
     whole_folder(path)
     draft = _draft(path)
-    draft.mkdir(parents=True)
     try:
-        yield draft
+        with room_for(path):
+            draft.mkdir(parents=True)
+            yield draft
         try:
             _sync_tree(draft)
             _swap(draft, path)

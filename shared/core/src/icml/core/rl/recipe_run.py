@@ -21,7 +21,7 @@ from pydantic import BaseModel
 
 from icml.core.differences import first_difference
 from icml.core.errors import UserError
-from icml.core.journal import cannot_write, lock_folder, write_atomic
+from icml.core.journal import cannot_write, lock_folder, room_for, write_atomic
 
 if TYPE_CHECKING:
     from transformers import TrainingArguments
@@ -156,7 +156,8 @@ def run_recipe(
             check_folder(recipe, out)  # again: another run may have had it till now
             write_atomic(out / RECIPE, recipe.model_dump_json(indent=2) + "\n")
         try:
-            result = train(last_checkpoint(out))
+            with room_for(out):
+                result = train(last_checkpoint(out))
         except KeyboardInterrupt:
             if is_main():
                 print(_interrupted(out, command), file=sys.stderr)
