@@ -7,7 +7,7 @@ from icml.core.errors import UserError
 from icml.core.models.load import load
 from icml.safeseek import commands
 from icml.safeseek.circuit import Circuit
-from icml.safeseek.outputs import check_replaceable, recorded_names
+from icml.safeseek.planted_folder import check_planting_folder
 from icml.safeseek.tuning import unit_slices
 
 
@@ -111,4 +111,4 @@ def test_plant_writes_a_model_that_shows_the_behaviour(tmp_path, behaviour):
     assert found["shown"] >= 0.9
     assert found["right"] >= 0.95
     assert (tmp_path / "p" / "eval.jsonl").read_text().count("\n") > 10
-    check_replaceable(tmp_path / "p", recorded_names(tmp_path / "p", commands.PLANTED))
+    check_planting_folder(tmp_path / "p")
