@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -199,16 +199,21 @@ def test_a_folder_whose_block_fails_stays_as_it_was(tmp_path):
     assert os.listdir(tmp_path) == ["state"]
 
 
-@pytest.fixture
-def small_files(request):
-    """Let no file of this process grow above a KiB, until the test ends."""
+@contextmanager
+def small_files():
+    """Let no file of this process grow above a KiB.
+
+    No longer than the block: pytest's own output may be a file as well.
+    """
     resource = pytest.importorskip("resource")
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1024, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-    signal.signal(signal.SIGXFSZ, handler)
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        signal.signal(signal.SIGXFSZ, handler)
 
 
 def written_by_python(folder):
@@ -221,11 +226,15 @@ def written_by_safetensors(folder):
 
 
 @pytest.mark.parametrize("write", [written_by_python, written_by_safetensors])
-def test_a_disk_without_room_is_told_in_a_sentence(tmp_path, small_files, write):
+def test_a_disk_without_room_is_told_in_a_sentence(tmp_path, write):
     with replace_folder(tmp_path / "state") as folder:
         (folder / "weights").write_text("1")
     told = r"cannot write .*state: File too large; mend that and repeat the command"
-    with pytest.raises(UserError, match=told), replace_folder(tmp_path / "state") as folder:
+    with (
+        small_files(),
+        pytest.raises(UserError, match=told),
+        replace_folder(tmp_path / "state") as folder,
+    ):
         write(folder)
     assert (tmp_path / "state" / "weights").read_text() == "1"
     assert os.listdir(tmp_path) == ["state"]
