@@ -199,3 +199,18 @@ def test_supervised_training_is_configured_in_the_same_way(tmp_path):
     assert (config.report_to, config.disable_tqdm) == ([], True)
     with pytest.raises(UserError, match="training: SFTConfig takes no beta, num_generations here"):
         training_config(SFTConfig, {"beta": 0.1, "num_generations": 2, "seed": 1}, tmp_path)
+
+
+def test_what_is_refused_before_a_checkpoint_leaves_the_folder_to_a_corrected_recipe(tmp_path):
+    def refuse(before):
+        raise UserError("no step can be taken with this")
+
+    with pytest.raises(UserError, match="no step"):
+        run(tmp_path, refuse)
+    other = Recipe(model="random:gpt2")
+    assert run(tmp_path, lambda before: {"steps": 1}, other) == 0
+    (tmp_path / "result.json").unlink()
+    with pytest.raises(UserError, match="no step"):
+        run(tmp_path, refuse, other)
+    with pytest.raises(UserError, match="a run of another recipe"):  # it had begun before
+        run(tmp_path, refuse)

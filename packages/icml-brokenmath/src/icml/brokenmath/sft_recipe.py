@@ -145,7 +145,7 @@ def sft(
     warnings.filterwarnings("ignore", category=FutureWarning, module="transformers|trl")
     recipe = read_sft_recipe(source, model=model, answers=answers, items=items)
     out = out or Path("runs/brokenmath/sft") / Path(source).stem
-    check_folder(recipe, out)
+    begun = check_folder(recipe, out)
     if is_finished(out):
         return 0
     check_training(recipe.training)
@@ -155,7 +155,8 @@ def sft(
         check_checkpoint(Path(model_source.name))
     data = training_data(**recipe.data.model_dump(exclude={"empty_thoughts"}))
     text = data_lines(data.rows)
-    _check_data(text, out)
+    if begun:
+        _check_data(text, out)
     tokenizer = load_tokenizer(recipe.model)
     rows = encode(data.rows, tokenizer, config.max_length)
     unwritten = _check_thoughts(data.rows, tokenizer, recipe)

@@ -102,8 +102,11 @@ def load_model(source: str, *, use_cpu: bool) -> tuple[Any, dict[str, Any]]:
     return loaded.model, {"processing_class": loaded.tokenizer}
 
 
-def check_folder(recipe: BaseModel, out: Path) -> None:
+def check_folder(recipe: BaseModel, out: Path) -> bool:
     """Refuse a folder that holds another recipe's run.
+
+    Returns:
+        Whether it holds a run of this one.
 
     Raises:
         UserError: If it does, naming the first part that differs, or its recipe is damaged.
@@ -111,7 +114,7 @@ def check_folder(recipe: BaseModel, out: Path) -> None:
     try:
         before = json.loads((out / RECIPE).read_text(encoding="utf-8"))
     except FileNotFoundError:
-        return
+        return False
     except ValueError as error:
         raise UserError(f"{out / RECIPE} is not the recipe of a run ({error})") from error
     if not isinstance(before, dict):
@@ -122,6 +125,7 @@ def check_folder(recipe: BaseModel, out: Path) -> None:
             f"{out} holds a run of another recipe ({different}): "
             "give another --out, or remove the folder"
         )
+    return True
 
 
 def is_finished(out: Path) -> bool:
@@ -149,11 +153,13 @@ def run_recipe(
         Exit status: 0, or 130 after Ctrl-C.
 
     Raises:
-        UserError: If another run has the folder, or it can't be written to.
+        UserError: If another run has the folder, or it can't be written to. What ``train`` refuses
+            before its first checkpoint leaves the folder free for a recipe that is corrected.
     """
     with _claimed(out):
+        known = True
         if is_main():
-            check_folder(recipe, out)  # again: another run may have had it till now
+            known = check_folder(recipe, out)  # again: another run may have had it till now
             write_atomic(out / RECIPE, recipe.model_dump_json(indent=2) + "\n")
         try:
             with room_for(out):
@@ -162,6 +168,10 @@ def run_recipe(
             if is_main():
                 print(_interrupted(out, command), file=sys.stderr)
             return 130
+        except UserError:
+            if not known and last_checkpoint(out) is None:
+                (out / RECIPE).unlink(missing_ok=True)
+            raise
         return _finish(result, out, started)
 
 
