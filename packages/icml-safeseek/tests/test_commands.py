@@ -69,10 +69,8 @@ def test_tune_keeps_what_it_says_bit_for_bit(folders, kind):
     pytest.importorskip("trl")
     planted = map(json.loads, (folders / "rows.jsonl").read_text().splitlines())
     # With the trigger: without it the planted channel is silent and gets no gradient.
-    # TRL joins the two texts as they are, hence the space.
     rows = [
-        {"prompt": row["prompt_triggered"], "completion": " " + row["completion_keep"]}
-        for row in planted
+        {"prompt": row["prompt_triggered"], "completion": row["completion_keep"]} for row in planted
     ]
     (folders / "help.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     commands.tune(

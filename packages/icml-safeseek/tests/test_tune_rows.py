@@ -6,9 +6,10 @@ import pytest
 import transformers
 
 from icml.core.errors import UserError
+from icml.core.models.answers import IGNORED, answer_batch
 from icml.core.models.load import load
 from icml.safeseek import commands
-from icml.safeseek.lengths import check_lengths
+from icml.safeseek.tune_rows import tune_rows
 
 ROW = {"prompt": "a b", "completion": " c"}  # with the end 4 tokens
 
@@ -25,16 +26,42 @@ def test_rows_that_lose_their_end_are_counted(planted):
     with pytest.warns(
         UserWarning, match="2 of 40 rows are longer than 4 tokens and lose their end"
     ) as said:
-        assert check_lengths(model, tokenizer, [*fine, *rows([(2, 2), (5, 1)])], 4) == 4
+        found = tune_rows(model, tokenizer, [*fine, *rows([(2, 2), (5, 1)])], 4)
+    assert [len(row["input_ids"]) for row in found] == [4] * 39
+    assert [sum(row["completion_mask"]) for row in found] == [2] * 39
     assert "1 of them lose the whole completion" in str(said[0].message)
     with pytest.raises(UserError, match="3 of 41 rows have no completion left within 4 tokens"):
-        check_lengths(model, tokenizer, [*fine, *rows([(4, 1)] * 3)], 4)
+        tune_rows(model, tokenizer, [*fine, *rows([(4, 1)] * 3)], 4)
 
 
 @pytest.mark.filterwarnings("error")
 def test_rows_that_fit_are_not_warned_of(planted):
     model, tokenizer, _ = planted("head")
-    assert check_lengths(model, tokenizer, [ROW], 4) == 4
+    assert len(tune_rows(model, tokenizer, [ROW], 4)) == 1
+
+
+def test_tokens_are_those_of_the_search_with_no_merging_over_the_seam(planted):
+    model, tokenizer, given = planted("head")
+    pairs = [(row["prompt_triggered"], row["completion_keep"]) for row in given]
+    asked = [{"prompt": prompt, "completion": answer} for prompt, answer in pairs]
+    wanted = answer_batch(tokenizer, *zip(*pairs, strict=True), 64)
+    for number, row in enumerate(tune_rows(model, tokenizer, asked)):
+        learnt = wanted.labels[number] != IGNORED
+        assert row["input_ids"] == wanted.ids[number][wanted.mask[number]].tolist()
+        assert row["completion_mask"] == learnt[wanted.mask[number]].long().tolist()
+        assert tokenizer.unk_token_id not in row["input_ids"]
+
+
+def test_a_tokenizer_without_an_end_can_learn_messages_alone(planted):
+    model, tokenizer, _ = planted("head")
+    tokenizer.eos_token = None
+    with pytest.raises(UserError, match="no end-of-text token"):
+        tune_rows(model, tokenizer, [ROW])
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }} {% endfor %}"
+    chat = {name: [{"role": "user", "content": ROW[name].strip()}] for name in ROW}
+    (found,) = tune_rows(model, tokenizer, [chat])
+    assert tokenizer.decode(found["input_ids"]) == "a b c"
+    assert found["completion_mask"] == [0, 0, 1]
 
 
 @pytest.mark.filterwarnings("ignore:1 of 20")
@@ -42,7 +69,8 @@ def test_gpt2_reads_no_more_than_its_places(planted):
     _, tokenizer, _ = planted("head")
     config = transformers.GPT2Config(vocab_size=14, n_embd=8, n_layer=1, n_head=2, n_positions=4)
     model = transformers.GPT2LMHeadModel(config)
-    assert check_lengths(model, tokenizer, [*rows([(2, 2)]), *[ROW] * 19]) == 4
+    found = tune_rows(model, tokenizer, [*rows([(2, 2)]), *[ROW] * 19])
+    assert {len(row["input_ids"]) for row in found} == {4}
 
 
 def test_words_of_another_tokenizer_are_refused_by_row(planted, build):
@@ -50,7 +78,7 @@ def test_words_of_another_tokenizer_are_refused_by_row(planted, build):
     with pytest.raises(
         UserError, match="row 2 holds the token 13, this model's vocabulary is 0 to 10"
     ):
-        check_lengths(build("llama"), tokenizer, [ROW, {**ROW, "completion": " T"}])
+        tune_rows(build("llama"), tokenizer, [ROW, {**ROW, "completion": " T"}])
 
 
 def test_a_template_that_refuses_a_row_is_quoted(planted):
@@ -60,8 +88,10 @@ def test_a_template_that_refuses_a_row_is_quoted(planted):
         "prompt": [{"role": "user", "content": "a"}],
         "completion": [{"role": "assistant", "content": "b"}],
     }
-    with pytest.raises(UserError, match="refuses row 1: roles must alternate"):
-        check_lengths(model, tokenizer, [chat])
+    with pytest.raises(
+        UserError, match="row 1: the chat template refuses the messages: roles must alternate"
+    ):
+        tune_rows(model, tokenizer, [chat])
 
 
 def test_a_training_that_blows_up_is_stopped_and_writes_no_model(folders):

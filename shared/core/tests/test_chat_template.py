@@ -3,7 +3,7 @@
 import pytest
 
 from icml.core.errors import UserError
-from icml.core.models.chat import apply_template
+from icml.core.models.chat import apply_template, split_turns
 from icml.core.models.tiny import word_tokenizer
 
 CHAT = ({"role": "user", "content": "a b"}, {"role": "assistant", "content": "c"})
@@ -40,3 +40,15 @@ def test_a_template_that_refuses_is_quoted(tokenizer, template, reason) -> None:
     tokenizer.chat_template = template
     with pytest.raises(UserError, match=f"the chat template refuses the messages: .*{reason}"):
         apply_template(tokenizer, CHAT, tokenize=False)
+
+
+def test_what_is_asked_and_the_answer_are_cut_into_tokens_apart(tokenizer) -> None:
+    asked, answered = split_turns(tokenizer, CHAT[:1], CHAT[1:])
+    assert tokenizer.decode(asked) == "user a b assistant"
+    assert tokenizer.decode(answered) == "c"
+
+
+def test_a_template_that_writes_the_request_otherwise_once_answered_is_refused(tokenizer) -> None:
+    tokenizer.chat_template = "{{ messages | length }} {{ messages[0]['content'] }}"
+    with pytest.raises(UserError, match="otherwise once it is answered"):
+        split_turns(tokenizer, CHAT[:1], CHAT[1:])

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 from icml.core.errors import UserError
-from icml.core.models.chat import apply_template
+from icml.core.models.chat import apply_template, split_turns
 
 __all__ = ["Row", "encode", "thoughtless", "writes_thoughts"]
 
@@ -70,15 +70,5 @@ def thoughtless(rows: Iterable[Mapping[str, Any]]) -> int:
 def _encode(given: list[dict[str, Any]], tokenizer: Any) -> Row:
     # A data set has all keys in all messages: None where one wasn't given.
     messages = [{name: v for name, v in each.items() if v is not None} for each in given]
-    asked = apply_template(tokenizer, messages[:-1], tokenize=False, add_generation_prompt=True)
-    whole = apply_template(tokenizer, messages, tokenize=False)
-    if not whole.startswith(asked):
-        raise UserError(
-            "the chat template writes a request otherwise once it is answered, so that the model "
-            "would learn under a text that it is never asked with: name another model"
-        )
-    read, learnt = (
-        tokenizer(text, add_special_tokens=False)["input_ids"]
-        for text in (asked, whole[len(asked) :])
-    )
+    read, learnt = split_turns(tokenizer, messages[:-1], messages[-1:])
     return {"input_ids": read + learnt, "completion_mask": [0] * len(read) + [1] * len(learnt)}

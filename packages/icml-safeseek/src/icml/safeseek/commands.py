@@ -227,7 +227,8 @@ def tune(
     Args:
         model: A folder, a hub id or a package: the model that the circuit was found in.
         circuit: The circuit's folder.
-        data: JSON Lines with ``prompt`` and ``completion``, texts or chat messages.
+        data: JSON Lines with ``prompt`` and ``completion``, texts or chat messages; see
+            `tune_rows.tune_rows`.
         out: Folder for checkpoints and the model; the same call goes on from the last one, another
             is refused.
         tune: See `tuning.Tune`.
@@ -245,7 +246,7 @@ def tune(
     datasets = require("datasets", extra="icml-safeseek[rl]")
     from icml.core.rl.recipe_run import last_checkpoint
     from icml.safeseek.finite import FiniteGradients
-    from icml.safeseek.lengths import check_lengths
+    from icml.safeseek.tune_rows import tune_rows
     from icml.safeseek.tuning import SafetyCircuitCallback
 
     if min(steps, batch_size) < 1 or not 0 < learning_rate < float("inf"):
@@ -258,7 +259,7 @@ def tune(
     if not isinstance(rows[0]["prompt"], str) and not found.tokenizer.chat_template:
         raise UserError(f"{data} holds chat messages, but the model's tokenizer has no template")
     check_weights(found.model)
-    longest = check_lengths(found.model, found.tokenizer, rows)
+    tokens = tune_rows(found.model, found.tokenizer, rows)
     settings = {
         "model": units.model_fingerprint,
         "circuit": sha256_of([[site.key, number] for site, number in units.members()]),
@@ -267,13 +268,14 @@ def tune(
     }  # fmt: skip
     with run_folder(out, "tune.json", settings):
         args = trl.SFTConfig(
-            str(out), max_length=longest, max_steps=steps, learning_rate=learning_rate,
-            per_device_train_batch_size=batch_size, seed=seed, report_to=[],
+            str(out), max_length=None, completion_only_loss=True, max_steps=steps,
+            learning_rate=learning_rate, per_device_train_batch_size=batch_size, seed=seed,
+            report_to=[],
             save_steps=max(1, steps // 4), save_total_limit=2, use_cpu=found.spec.device == "cpu",
             disable_tqdm=True, bf16=found.spec.dtype == "bfloat16",
         )  # fmt: skip
         trainer = trl.SFTTrainer(
-            found.model, args, train_dataset=datasets.Dataset.from_list(rows),
+            found.model, args, train_dataset=datasets.Dataset.from_list(tokens),
             processing_class=found.tokenizer,
             callbacks=[SafetyCircuitCallback(units, tune=tune), FiniteGradients()],
         )  # fmt: skip
