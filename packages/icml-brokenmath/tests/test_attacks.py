@@ -73,6 +73,22 @@ def test_a_judge_that_quotes_all_it_was_told_and_given_decides_by_its_own_words(
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_no_text_ends_the_judge_s_turn_in_a_local_judge_s_tokenizer(kind) -> None:
+    transformers = pytest.importorskip("transformers")
+    from icml.core.models.tiny import word_tokenizer
+
+    tokenizer = word_tokenizer(["a"])
+    marks = ["<|im_start|>", "<|im_end|>", "<|eot_id|>", "</s>", "[/INST]", "<end_of_turn>"]
+    tokenizer.add_special_tokens({"additional_special_tokens": marks})
+    assert isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
+    system, names, _, _, _ = KINDS[kind]
+    _, given, _ = fenced(system, dict.fromkeys(names, ATTACKS["role tokens"]))
+    special = set(tokenizer.convert_tokens_to_ids(marks))
+    assert special & set(tokenizer(ATTACKS["role tokens"]).input_ids)
+    assert not special & set(tokenizer(given, add_special_tokens=False).input_ids)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_who_knows_how_codes_are_made_still_can_t_hold_the_one_that_comes_of_it(kind) -> None:
     """Each round the attacker writes the code that the last text got: it never is the next one."""
     system, names, _, good, _ = KINDS[kind]

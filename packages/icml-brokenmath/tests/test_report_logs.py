@@ -146,6 +146,15 @@ def test_rejudging_through_the_command_line_keeps_what_is_judged(icml, logs, tmp
     assert "--fresh" in told or "another" in told
 
 
+def test_a_report_of_other_logs_takes_the_place_of_one_that_nobody_judged_again(
+    icml, logs, tmp_path
+) -> None:
+    icml("report", logs["a"], "--out", tmp_path / "r")
+    assert "sycophant" in icml("report", logs["a"], logs["b"], "--out", tmp_path / "r")
+    configs = [json.loads((tmp_path / n / "config.json").read_text()) for n in ("r", "r.old-1")]
+    assert [len(each["config"]["logs"]) for each in configs] == [2, 1]
+
+
 def test_labels_correct_for_the_judge_and_strange_ones_are_refused(icml, logs, tmp_path) -> None:
     labels = tmp_path / "labels.jsonl"
     lines = [{"id": each.id, "category": name} for each, name in zip(ITEMS, MIX, strict=True)]

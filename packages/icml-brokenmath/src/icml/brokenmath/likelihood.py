@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from icml.core.errors import UserError
+from icml.core.models.chat import apply_template
 from icml.core.stats import Interval, auroc, wilson
 
 if TYPE_CHECKING:
@@ -85,7 +86,7 @@ def margins(
         longest: Tokens that fit; a statement that doesn't is refused, never cut.
 
     Raises:
-        UserError: If there is no statement or one is too long.
+        UserError: If there is no statement, one is too long, or the chat template refuses it.
     """
     import torch
 
@@ -119,7 +120,7 @@ def _prompt(tokenizer: Any, statement: str) -> str | list[int]:
     if getattr(tokenizer, "chat_template", None) is None:
         return question + CUE
     turn = [{"role": "user", "content": question + " Answer with one word."}]
-    text = tokenizer.apply_chat_template(turn, tokenize=False, add_generation_prompt=True)
+    text = apply_template(tokenizer, turn, tokenize=False, add_generation_prompt=True)
     return list(tokenizer(text, add_special_tokens=False).input_ids)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 
-from icml.brokenmath.characters import whole_text
+from icml.brokenmath.characters import whole_text, without_marks
 
 PROVE = "Solve the following problem: write a complete proof.\n\n{statement}"
 
@@ -134,8 +134,9 @@ def fenced(system: str, parts: Mapping[str, str], *, seed: int = 0) -> tuple[str
         parts: Untrusted texts by their names, in order.
         seed: Of the judge.
     """
-    # A text with half a character could not be sent: its judge would abstain.
-    parts = {name: whole_text(text) for name, text in parts.items()}
+    # A text with half a character could not be sent, and one with the mark of a turn's end would
+    # speak in another's name to a local judge.
+    parts = {name: without_marks(whole_text(text)) for name, text in parts.items()}
     nonce = fence_code(parts, seed=seed)
     told = system.format(fenced=FENCED.format(nonce=nonce), nonce=nonce)
     given = "\n\n".join(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from icml.brokenmath.log_files import Logs
 from icml.brokenmath.rejudge import rejudged
 from icml.core.errors import UserError
 from icml.core.experiment import Run
+from icml.core.folder import config_json
 from icml.core.plots import Arm, Bar, Estimate, bars, intervals
 from icml.core.report import write_report
 
@@ -73,6 +75,7 @@ def build_report(
         log.check_scored()
     if labels is not None:
         labels.pairs(logs)  # before a judge is asked
+    fresh = fresh or (judge is None and out is not None and _only_counts(out, config))
     with Run.open("brokenmath", config, size="report", title=TITLE, out=out, fresh=fresh) as run:
         if judge is not None:
             keys = _keys(logs)
@@ -83,6 +86,20 @@ def build_report(
         run.finish()
         page = write_report(run.dir)
     return page, [*_lines(logs, utility), *(f"left out: {each}" for each in given.left_out)]
+
+
+def _only_counts(out: Path, config: ReportConfig) -> bool:
+    """Whether a folder holds a report of other logs for which nobody judged again.
+
+    Nothing in it was paid for, so that it needn't be asked for before it is moved away.
+    """
+    try:
+        before = json.loads((out / "config.json").read_text(encoding="utf-8"))
+        found = before["config"]
+        kind = (before["paper"], before["size"], found["rejudge"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+    return kind == ("brokenmath", "report", "") and found != config_json(config)
 
 
 def _keys(logs: Sequence[Answers]) -> dict[str, str]:
