@@ -126,6 +126,16 @@ def test_a_commit_that_reads_as_a_number_is_one() -> None:
         brokenmath(items="hf:some/data", revision=123)
 
 
+@pytest.mark.parametrize("task", [brokenmath, brokenmath_utility])
+def test_what_yaml_takes_for_a_mapping_is_the_data_set_that_was_written(task) -> None:
+    with pytest.raises(UserError, match=r"^hf: names no data set: write hf:OWNER/NAME"):
+        task(items={"hf": None})
+    with pytest.raises(UserError, match=r"^give the commit of some/data as revision"):
+        task(items={"hf": "some/data"})
+    with pytest.raises(UserError, match=r"^items must be .*, got \{'a': 1\}$"):
+        task(items={"a": 1})
+
+
 @pytest.mark.parametrize("make", [brokenmath_task, utility_task])
 def test_a_task_warns_of_even_votes_once(make) -> None:
     with pytest.warns(UserWarning, match="2 votes can tie") as caught:

@@ -129,7 +129,12 @@ def _judge(
 
 
 def _items(items: object, revision: object) -> list[Item]:
-    """Load items as a command line names them: what looks like a number arrives as one."""
+    """Load items as a command line names them: what looks like a number arrives as one.
+
+    YAML makes a mapping of ``hf:`` alone, and of ``hf: NAME``.
+    """
+    if isinstance(items, dict) and list(items) == ["hf"]:
+        items = f"hf:{'' if items['hf'] is None else items['hf']}"
     source = checked_text("items", items, "verified, the path of a file, or hf:NAME")
     if isinstance(revision, int) and not isinstance(revision, bool):
         revision = str(revision)
