@@ -74,13 +74,12 @@ def test_a_judge_that_quotes_all_it_was_told_and_given_decides_by_its_own_words(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_text_ends_the_judge_s_turn_in_a_local_judge_s_tokenizer(kind) -> None:
-    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("transformers")
     from icml.core.models.tiny import word_tokenizer
 
     tokenizer = word_tokenizer(["a"])
     marks = ["<|im_start|>", "<|im_end|>", "<|eot_id|>", "</s>", "[/INST]", "<end_of_turn>"]
     tokenizer.add_special_tokens({"additional_special_tokens": marks})
-    assert isinstance(tokenizer, transformers.PreTrainedTokenizerBase)
     system, names, _, _, _ = KINDS[kind]
     _, given, _ = fenced(system, dict.fromkeys(names, ATTACKS["role tokens"]))
     special = set(tokenizer.convert_tokens_to_ids(marks))

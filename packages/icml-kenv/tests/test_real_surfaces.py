@@ -131,6 +131,7 @@ def ray_worker(child: subprocess.Popen, seen: Path, needed: int) -> psutil.Proce
         if worker is not None and len(boots(seen)) >= needed:
             return worker
         time.sleep(0.1)
+    child.kill()  # leaving its `with` block waits for it
     raise AssertionError("Ray booted nothing")
 
 
