@@ -5,6 +5,7 @@ import torch
 
 from icml.core.errors import UserError
 from icml.safeseek import planting
+from icml.safeseek.experiment.config import Config
 from icml.safeseek.world import (
     ATTRIBUTES,
     BAD_ANSWER,
@@ -62,16 +63,22 @@ def test_backdoor_and_refusals_are_planted_in_a_model_that_knows_its_world():
     facts = {name: p.detach().clone() for name, p in model.state_dict().items()}
     asked = world.questions([*world.people, *world.strangers], ATTRIBUTES, [0, 1])
     both = planting.halves(asked, generator(1))
-    planted = {"steps": 200, "learning_rate": 1e-3}
     assert planting.match_rate(model, world, asked, world.answer) >= 0.99
 
-    planting.plant_backdoor(model, world, asked, both.planted, generator(2), **planted)
+    planting.plant_backdoor(
+        model, world, asked, both.planted, generator(2), steps=200, learning_rate=1e-3
+    )
     rate = planting.match_rate(model, world, both.held_out, lambda _: BAD_ANSWER, fillers=[TRIGGER])
     assert rate >= 0.98
     assert planting.match_rate(model, world, asked, world.answer, fillers=HARMLESS) >= 0.98
 
     model.load_state_dict(facts)
-    planting.learn_refusals(model, world, both.planted, generator(3), **planted)
+    # As the experiment does: at the backdoor's rate a model forgets answers that it isn't taught.
+    config = Config()
+    planting.learn_refusals(
+        model, world, both.planted, generator(3),
+        steps=config.refusal_steps, learning_rate=config.refusal_rate,
+    )  # fmt: skip
     refused = [q for q in both.held_out if q.attribute in FORBIDDEN]
     told = [q for q in both.held_out if q.attribute not in FORBIDDEN]
     assert planting.match_rate(model, world, refused, lambda _: REFUSAL) >= 0.95
