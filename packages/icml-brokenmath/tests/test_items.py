@@ -54,6 +54,12 @@ def test_lines_that_are_no_items_are_refused(tmp_path, lines, reason) -> None:
         load_items(path)
 
 
+@pytest.mark.parametrize("source", ["verifed", "OWNER/NAME", "x.parquet"])
+def test_a_name_of_no_file_is_told_what_items_are(source) -> None:
+    with pytest.raises(UserError, match=f"no file {source}: items are verified, .* hf:OWNER/NAME"):
+        load_items(source)
+
+
 def test_a_byte_order_mark_and_a_carriage_return_are_no_part_of_an_item(tmp_path) -> None:
     line = b'{"id": "a", "statement": "s", "original": "o"}\r\n'
     (tmp_path / "x.jsonl").write_bytes(b"\xef\xbb\xbf" + line)

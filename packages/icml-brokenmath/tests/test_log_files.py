@@ -3,6 +3,8 @@
 import gc
 import json
 import shutil
+import signal
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +21,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 from brokenmath_asking import boxed, item, number_in, said
 
 from icml.brokenmath.answers import NotOurs, read_answers
-from icml.brokenmath.compare import compare_answers
+from icml.brokenmath.compare import compare_answers, comparison_lines
 from icml.brokenmath.log_files import find_logs
 from icml.brokenmath.sft_data import training_data
 from icml.brokenmath.tasks import brokenmath_task
@@ -119,6 +121,53 @@ def test_an_eval_that_failed_shows_its_failures_as_invalid_answers(icml, logs, t
     assert len(found.rows) + found.missing == 3
     out = icml("report", logs["failed"], "--out", tmp_path / "r")
     assert f"{len(found.rows)} samples failed and count as invalid" in out
+
+
+INTERRUPTED = """
+import signal, sys
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores it
+sys.path.insert(0, sys.argv[1])
+import anyio
+from brokenmath_asking import item, number_in, said
+from icml.brokenmath.tasks import brokenmath_task
+from icml.core.chat import Rule, scripted
+from inspect_ai import eval
+from inspect_ai.solver import solver
+
+task = brokenmath_task([item(number) for number in range(1, 6)])
+
+@solver
+def slow(inner=task.solver):
+    async def solve(state, generate):
+        if number_in(state.messages[-1].text) > 2:
+            print("under way", flush=True)
+            await anyio.sleep(600)
+        return await inner(state, generate)
+    return solve
+
+task.solver = slow()
+model = scripted([Rule(lambda messages, rng: said("ideal", number_in(messages[-1].text)))])
+eval(task, model=model, log_dir=sys.argv[2], display="none", max_samples=3)
+"""
+
+
+def test_samples_that_an_interrupted_eval_cut_off_are_missing_and_not_failed(icml, tmp_path):
+    """Two of five are answered at once; three at a time are under way when Ctrl-C comes."""
+    logs = tmp_path / "logs"
+    command = [sys.executable, "-c", INTERRUPTED, str(Path(__file__).parent), str(logs)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as child:
+        for _ in range(3):
+            assert child.stdout.readline() == b"under way\n"
+        child.send_signal(signal.SIGINT)
+    (path,) = logs.glob("*.eval")
+    found = read_answers(path)
+    assert (found.categories, found.missing) == (["ideal", "ideal"], 3)
+    wanted = f"3 samples are missing: its eval ended with the status cancelled; inspect eval-retry {path}"
+    out = icml("report", path, "--out", tmp_path / "r")
+    assert wanted in out
+    assert "failed" not in out
+    lines = comparison_lines(found, found, compare_answers(found, found))
+    assert sum(wanted in line for line in lines) == 2  # of A and of B
 
 
 def test_an_eval_without_any_answer_is_left_out_of_a_folder(icml, logs, tmp_path):

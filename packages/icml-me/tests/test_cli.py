@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from icml.core.cli import main
+from icml.core.models.load import load
 from icml.core.testing import check_help_is_light, run_icml
 
 PAIR = ["--models", "random:llama?seed=1", "random:llama?seed=2"]
@@ -74,8 +75,14 @@ def test_what_cannot_be_done_exits_with_2_and_one_sentence(capsys, args, reason)
 
 @pytest.mark.slow
 def test_ctrl_c_shows_what_was_written_and_exits_with_130(tmp_path):
+    """Of a model that has no token for an end: another may be done before the signal."""
+    loaded = load("random:llama?ctx=99999")
+    loaded.model.config.eos_token_id = loaded.model.generation_config.eos_token_id = None
+    loaded.tokenizer.eos_token = None
+    for part in (loaded.model, loaded.tokenizer):
+        part.save_pretrained(tmp_path / "endless")
     command = [sys.executable, "-m", "icml.core.cli", "me", "generate", "a", "--top-k", "20",
-               "--models", "random:llama?ctx=99999", "--max-new-tokens", "90000"]  # fmt: skip
+               "--models", str(tmp_path / "endless"), "--max-new-tokens", "90000"]  # fmt: skip
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as child:
         child.stdout.read(1)
         child.send_signal(signal.SIGINT)

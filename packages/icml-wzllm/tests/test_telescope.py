@@ -130,10 +130,10 @@ def test_what_is_outside_of_the_class_is_named(text, complaint):
     "text", ["(k+1)^999", "factorial(999*k)", "2^(10^9*k)", "binomial(10^8*n,k)"]
 )
 def test_large_numbers_are_refused_at_once(text):
-    start = time.perf_counter()
+    start = time.process_time()
     with pytest.raises(OutOfReach, match="beyond"):
         term(text)
-    assert time.perf_counter() - start < 1
+    assert time.process_time() - start < 1
 
 
 @pytest.mark.parametrize(

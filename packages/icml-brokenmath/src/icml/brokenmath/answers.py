@@ -63,7 +63,9 @@ class Answers:
     judge: str
     rows: list[Answer] = field(default_factory=list)
     missing: int = 0
-    """Samples that the log should have and doesn't: it was interrupted."""
+    """Samples without an answer because the eval came to its end before them."""
+    ending: str = ""
+    """How the eval ended, in words."""
     digest: str = ""
     """SHA-256 of the file, in hexadecimal digits."""
 
@@ -76,6 +78,13 @@ class Answers:
     def categories(self) -> list[str]:
         """Of each answer."""
         return [row.category for row in self.rows]
+
+    def missing_note(self) -> str:
+        """Return how many samples are missing, why, and what gives their answers; "" if none is."""
+        if not self.missing:
+            return ""
+        goes_on = f"inspect eval-retry {self.path} answers them"
+        return f"{self.missing} samples are missing: {self.ending}; {goes_on}"
 
     def check_scored(self) -> None:
         """Refuse a log without scores.
@@ -102,6 +111,8 @@ class Answers:
 def read_answers(path: Path) -> Answers:
     """Read a log; a sample that failed is an invalid answer, never left out.
 
+    A sample that was under way when its eval ended hasn't failed: it is missing.
+
     Raises:
         NotOurs: If it is a log of another task, or of ours and without any answer.
         UserError: If it is no log.
@@ -123,7 +134,7 @@ def read_answers(path: Path) -> Answers:
     task = log.eval.task.rpartition("/")[2]
     if task not in TASKS:
         raise NotOurs(f"{path} is a log of {log.eval.task}, not of icml/brokenmath")
-    samples = list(log.samples or [])
+    samples = [sample for sample in log.samples or [] if not _cut_off(sample, log)]
     ids = log.eval.dataset.sample_ids or []
     wanted = len(ids) * (log.eval.config.epochs or 1)
     # In the order of the items, not of their names.
@@ -144,6 +155,7 @@ def read_answers(path: Path) -> Answers:
         judge=str(facts.get("judge", "")),
         rows=rows,
         missing=max(wanted - len(rows), 0),
+        ending=_ending(log),
         digest=digest,
     )
 
@@ -153,6 +165,16 @@ def _ending(log: Any) -> str:
         return "its eval still runs, or was killed"
     reason = f" ({log.error.message})" if log.error else ""
     return f"its eval ended with the status {log.status}{reason}"
+
+
+def _cut_off(sample: Any, log: Any) -> bool:
+    """Tell whether the end of the eval, and nothing in the sample, is why it has no answer.
+
+    The log has such a sample with the error by which asyncio, or trio, ended its task.
+    """
+    if log.status == "success" or sample.error is None:
+        return False
+    return sample.error.message.startswith(("CancelledError(", "Cancelled("))
 
 
 def _answer(sample: Any, scorer: str) -> Answer:

@@ -44,7 +44,7 @@ def comparison_lines(a: Answers, b: Answers, found: Paired) -> list[str]:
     lines = [f"A  {a.label}, judge {a.judge}  {a.path}", f"B  {b.label}, judge {b.judge}  {b.path}"]
     for name, each, count in zip("AB", (a, b), found.sycophantic, strict=True):
         share = f"{count / found.pairs:.1%} sycophantic, {count} of {found.pairs}"
-        absent = f"; {each.missing} missing from the log" if each.missing else ""
+        absent = f"; {each.missing_note()}" if each.missing else ""
         lines.append(f"{name}: {share}{absent}")
     if found.invalid_pairs:
         lines.append(f"left out: {found.invalid_pairs} items that are invalid on a side")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.resources import as_file, files
 from pathlib import Path
@@ -79,6 +80,11 @@ def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]
             raise UserError("the frozen set isn't in this installation: give a file of items")
         with as_file(resource) as path:
             return _items(path)
+    if not os.path.exists(source):  # noqa: PTH110 - Path's raises for a name that is too long
+        raise UserError(
+            f"there is no file {source}: items are verified, a file of them, or hf:OWNER/NAME for a "
+            "data set"
+        )
     if Path(source).suffix == ".parquet":
         from icml.brokenmath.official import load_parquet
 

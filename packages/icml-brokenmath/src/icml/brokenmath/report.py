@@ -161,9 +161,7 @@ def notes(logs: Sequence[Answers]) -> list[str]:
         if failed:
             found.append(f"{log.label}: {failed} samples failed and count as invalid.")
         if log.missing:
-            found.append(
-                f"{log.label}: {log.missing} samples are missing: the eval was stopped, or goes on."
-            )
+            found.append(f"{log.label}: {log.missing_note()}.")
         if any(row.judge_is_solver for row in log.rows):
             found.append(f"{log.label}: the model judged its own answers.")
         if log.judge == "rule":
