@@ -162,7 +162,8 @@ def test_samples_that_an_interrupted_eval_cut_off_are_missing_and_not_failed(icm
     (path,) = logs.glob("*.eval")
     found = read_answers(path)
     assert (found.categories, found.missing) == (["ideal", "ideal"], 3)
-    wanted = f"3 samples are missing: its eval ended with the status cancelled; inspect eval-retry {path}"
+    wanted = "3 samples are missing: its eval ended with the status cancelled; "
+    wanted += f"inspect eval-retry {path} answers them"
     out = icml("report", path, "--out", tmp_path / "r")
     assert wanted in out
     assert "failed" not in out

@@ -80,11 +80,9 @@ def load_items(source: str | Path, *, revision: str | None = None) -> list[Item]
             raise UserError("the frozen set isn't in this installation: give a file of items")
         with as_file(resource) as path:
             return _items(path)
-    if not os.path.exists(source):  # noqa: PTH110 - Path's raises for a name that is too long
-        raise UserError(
-            f"there is no file {source}: items are verified, a file of them, or hf:OWNER/NAME for a "
-            "data set"
-        )
+    if not os.path.lexists(source):  # unlike Path.exists it can't raise: a name may be too long
+        kinds = "verified, a file, or hf:OWNER/NAME for a data set"
+        raise UserError(f"there is no file {source}: items are {kinds}")
     if Path(source).suffix == ".parquet":
         from icml.brokenmath.official import load_parquet
 
