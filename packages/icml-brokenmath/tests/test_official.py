@@ -65,12 +65,11 @@ def test_a_file_of_the_official_rows_is_read(tmp_path) -> None:
         load_items(tmp_path / "rows.jsonl")
 
 
-@pytest.mark.parametrize("content", [None, b"", b"PAR1", b"no Parquet at all, PAR1"])
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"no Parquet at all, PAR1"])
 def test_a_parquet_file_that_is_none_is_refused(tmp_path, content) -> None:
     pytest.importorskip("pyarrow")
     path = tmp_path / "x.parquet"
-    if content is not None:
-        path.write_bytes(content)
+    path.write_bytes(content)
     with pytest.raises(UserError, match=r"cannot read the items .*x\.parquet: "):
         load_items(path)
 

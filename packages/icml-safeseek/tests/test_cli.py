@@ -1,3 +1,5 @@
+import pytest
+
 from icml.core.testing import check_help_is_light, run_icml
 
 
@@ -15,7 +17,15 @@ def test_a_command_says_what_circuits_of_refusals_are_for(tmp_path) -> None:
     assert "holds no circuit" in done.stderr
 
 
-def test_numbers_out_of_range_are_refused() -> None:
-    done = run_icml("safeseek", "tune", "m", "c", "d", "--steps", "0")
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [
+        (["tune", "m", "c", "d", "--steps", "-1"], "--steps must be >= 1, got -1"),
+        (["tune", "m", "c", "d", "--seed", "-2"], "--seed must be >= 0, got -2"),
+        (["report", "m", "c", "d", "--max-len", "1"], "--max-len must be >= 2, got 1"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(command, reason) -> None:
+    done = run_icml("safeseek", *command)
     assert done.returncode == 2
-    assert "must be >= 1" in done.stderr
+    assert reason in done.stderr

@@ -76,9 +76,12 @@ def test_settings_that_are_no_such_number_are_refused(change):
         SearchConfig(**change)
 
 
-@pytest.mark.parametrize("change", [{"steps": 0}, {"learning_rate": float("nan")}], ids=repr)
+@pytest.mark.parametrize(
+    "change", [{"steps": 0}, {"batch_size": -1}, {"learning_rate": float("nan")}], ids=repr
+)
 def test_tuning_refuses_numbers_before_it_reads_anything(tmp_path, change):
-    with pytest.raises(UserError, match="must be >= 1"):
+    (told,) = (f"{name} must be .*, got {value}" for name, value in change.items())
+    with pytest.raises(UserError, match=told):
         commands.tune("none", tmp_path, tmp_path / "none", tmp_path / "out", **change)
 
 

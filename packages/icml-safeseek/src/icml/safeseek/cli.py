@@ -75,7 +75,7 @@ class FindOptions:
     """What to search, by which recipe."""
 
     recipe: Annotated[Positional[str], arg(metavar="RECIPE", help_behavior_hint="(required)")]
-    """A YAML file, or one of ours: tiny runs on a CPU in seconds."""
+    """A YAML file, or one of ours: tiny takes some seconds on a CPU."""
     model: Annotated[str | None, arg(metavar="SOURCE", help_behavior_hint="(recipe's)")] = None
     """A folder with a model of transformers, a hub id, or pkg:smollm2."""
     data: Annotated[str | None, arg(metavar="FILE", help_behavior_hint="(recipe's)")] = None
@@ -144,8 +144,11 @@ class TuneOptions:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if min(self.steps, self.batch_size) < 1 or self.seed < 0:
-            raise ValueError("--steps and --batch-size must be >= 1, --seed >= 0")
+        for name, value, least in (
+            ("steps", self.steps, 1), ("batch-size", self.batch_size, 1), ("seed", self.seed, 0),
+        ):  # fmt: skip
+            if value < least:
+                raise ValueError(f"--{name} must be >= {least}, got {value}")
         if not 0 < self.learning_rate < float("inf"):
             raise ValueError(f"--learning-rate must be > 0, got {self.learning_rate}")
 
@@ -185,10 +188,10 @@ class ReportOptions:
 
     def __post_init__(self) -> None:
         """Check the numbers."""
-        if self.controls < 0 or self.max_len < 2:
-            raise ValueError(
-                f"--controls must be >= 0 and --max-len >= 2, got {self.controls}, {self.max_len}"
-            )
+        if self.controls < 0:
+            raise ValueError(f"--controls must be >= 0, got {self.controls}")
+        if self.max_len < 2:
+            raise ValueError(f"--max-len must be >= 2, got {self.max_len}")
 
 
 def report(options: ReportOptions) -> None:

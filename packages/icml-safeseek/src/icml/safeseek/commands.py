@@ -205,6 +205,9 @@ def report(
         rates = (scores.asr, scores.repaired, scores.utility)
         cells = ("-" if rate is None else f"{rate.estimate:.3f}" for rate in rates)
         say(f"{name:<24}" + "".join(f"{cell:>10}" for cell in cells))
+    for name in ("completeness", "faithfulness", "minimality"):
+        share = getattr(measured, name)
+        say(f"{name:<24}{'-' if share != share else format(share, '.3f'):>10}")
     say(f"report.json and circuit.svg in {out}")
     return measured
 
@@ -249,11 +252,11 @@ def tune(
     from icml.safeseek.tune_rows import tune_rows
     from icml.safeseek.tuning import SafetyCircuitCallback
 
-    if min(steps, batch_size) < 1 or not 0 < learning_rate < float("inf"):
-        raise UserError(
-            "steps and batch_size must be >= 1 and learning_rate a number above 0, "
-            f"got {steps}, {batch_size} and {learning_rate}"
-        )
+    for name, value in (("steps", steps), ("batch_size", batch_size)):
+        if value < 1:
+            raise UserError(f"{name} must be >= 1, got {value}")
+    if not 0 < learning_rate < float("inf"):
+        raise UserError(f"learning_rate must be a number above 0, got {learning_rate}")
     rows = _pairs(Path(data))
     found, units = _both(model, circuit)
     if not isinstance(rows[0]["prompt"], str) and not found.tokenizer.chat_template:
