@@ -12,6 +12,8 @@ from tools.workspace import ROOT, groups_for_tests, members, module_name, needed
 
 MEMBERS = members()
 CONSTRAINTS = "constraints.txt"
+WORKERS = min(4, os.cpu_count() or 1)
+"""Test processes at a time: each imports torch, which takes memory."""
 
 
 def build(session: nox.Session, names: list[str], out: Path, *kinds: str) -> None:
@@ -35,18 +37,28 @@ def install(session: nox.Session, name: str, *options: str) -> None:
     """Install the built wheels of ``name`` and of the members it needs, with what tests need."""
     reinstall = [x for n in needed_members(name) for x in ("--reinstall-package", n)]
     groups = [x for group in groups_for_tests(MEMBERS[name]) for x in ("--group", group)]
-    session.install(*options, *reinstall, *groups, *build_wheels(session, name, "[test]"))
+    wheels = build_wheels(session, name, "[test]")
+    session.install(*options, *reinstall, *groups, "pytest-xdist", *wheels)
 
 
 def run_pytest(session: nox.Session, name: str, *options: str) -> None:
-    """Run the tests of ``name``, its README's examples and those in its installed docstrings."""
+    """Run the tests of ``name``, its README's examples and those in its installed docstrings.
+
+    A file's tests stay in one process, as they share what their fixtures made, and a README's
+    examples their names.
+    """
     folder = MEMBERS[name]
     session.run(
         "pytest", "--doctest-modules", "--pyargs", f"{folder.relative_to(ROOT)}/tests",
         f"{folder.relative_to(ROOT)}/README.md", module_name(folder),
+        "-n", str(WORKERS), "--dist=loadfile", "--no-loadscope-reorder",
         *options, *session.posargs,
-        # Models are converted once for all packages and sessions.
-        env={"ICML_CACHE": os.environ.get("ICML_CACHE", str(ROOT / ".nox" / "cache"))},
+        env={
+            # Models are converted once for all packages and sessions.
+            "ICML_CACHE": os.environ.get("ICML_CACHE", str(ROOT / ".nox" / "cache")),
+            # The processes share the cores already.
+            "OMP_NUM_THREADS": "1",
+        },
     )  # fmt: skip
 
 
