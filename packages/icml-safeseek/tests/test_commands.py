@@ -73,10 +73,15 @@ def test_tune_keeps_what_it_says_bit_for_bit(folders, kind):
         {"prompt": row["prompt_triggered"], "completion": row["completion_keep"]} for row in planted
     ]
     (folders / "help.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    commands.tune(
-        str(folders / "model"), folders / "circuit", folders / "help.jsonl", folders / "out",
-        tune=kind, steps=3, learning_rate=1e-2, batch_size=2, say=lambda _: None,
-    )  # fmt: skip
+    said = []
+
+    def tune():
+        commands.tune(
+            str(folders / "model"), folders / "circuit", folders / "help.jsonl", folders / "out",
+            tune=kind, steps=3, learning_rate=1e-2, batch_size=2, say=said.append,
+        )  # fmt: skip
+
+    tune()
     before, after = load(folders / "model").model, load(folders / "out").model
     own = unit_slices(before, Circuit.load(folders / "circuit", before))
     moved = 0
@@ -86,6 +91,10 @@ def test_tune_keeps_what_it_says_bit_for_bit(folders, kind):
         assert torch.equal(old[kept], new[kept])
         moved += int((old != new).sum())
     assert moved > 0
+    written = {path: path.stat().st_mtime_ns for path in (folders / "out").glob("[!.]*")}
+    tune()
+    assert "finished before" in said[-1]
+    assert {path: path.stat().st_mtime_ns for path in (folders / "out").glob("[!.]*")} == written
 
 
 def test_a_circuit_of_another_model_and_missing_files_are_refused(folders, build):

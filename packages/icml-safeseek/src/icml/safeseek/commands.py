@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from icml.core.errors import UserError, require
-from icml.core.journal import replace_folder, room_for
+from icml.core.journal import replace_folder, room_for, write_atomic
 from icml.core.jsonl import read_rows
 from icml.core.models.load import LoadedModel, load
 from icml.safeseek.chat import is_chat
@@ -22,6 +22,8 @@ from icml.safeseek.planted_folder import check_planting_folder, write_planting
 
 __all__ = ["ablate", "plant", "report", "tune"]
 
+TUNED = "tuned.json"
+"""What says that a training is over: written after the model."""
 REPORT = ("circuit.csv", "circuit.narrow.svg", "circuit.svg", "report.json")
 
 Say = Callable[[str], None]
@@ -232,8 +234,8 @@ def tune(
         circuit: The circuit's folder.
         data: JSON Lines with ``prompt`` and ``completion``, texts or chat messages; see
             `tune_rows.tune_rows`.
-        out: Folder for checkpoints and the model; the same call goes on from the last one, another
-            is refused.
+        out: Folder for checkpoints and the model; the same call goes on from the last one, or does
+            nothing where it had ended; another is refused.
         tune: See `tuning.Tune`.
         steps: Steps of AdamW.
         learning_rate: Its highest rate.
@@ -270,6 +272,9 @@ def tune(
         "batch_size": batch_size, "seed": seed,
     }  # fmt: skip
     with run_folder(out, "tune.json", settings):
+        if (Path(out) / TUNED).is_file():  # the trainer would take one more step
+            say(f"finished before: model in {out}")
+            return
         args = trl.SFTConfig(
             str(out), max_length=None, completion_only_loss=True, max_steps=steps,
             learning_rate=learning_rate, per_device_train_batch_size=batch_size, seed=seed,
@@ -287,6 +292,7 @@ def tune(
             trainer.train(resume_from_checkpoint=None if before is None else str(before))
             check_weights(found.model)
             trainer.save_model()
+            write_atomic(Path(out) / TUNED, json.dumps({"steps": trainer.state.global_step}) + "\n")
     kept = "the circuit" if tune == "complement" else "all but the circuit"
     say(f"{steps} steps, {kept} ({_sizes(units)}) kept as it was; model in {out}")
 
