@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -153,6 +154,20 @@ def test_ray_starts_a_killed_evaluation_again_and_counts_nothing_twice(module, t
     assert kinds == {"fix.diff": "plausible", "remark.diff": "crash_same"}
     # One of the unpatched kernel, three of the fix, one of the remark; the killed one is no boot.
     assert len(boots(verdicts)) == 1 + 3 + 1
+
+
+def test_a_local_ray_works_where_temporary_files_lie_in_the_environment() -> None:
+    script = (
+        "from icml.kenv.ray_executor import RayExecutor\nwith RayExecutor(slots=1): print('up')"
+    )
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # short enough for Ray's sockets
+        env = {k: v for k, v in os.environ.items() if k != "RAY_TMPDIR"}
+        env |= {"VIRTUAL_ENV": folder, "TMPDIR": folder}
+        ran = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, check=False,
+            timeout=110, env=env,
+        )  # fmt: skip
+    assert (ran.returncode, ran.stdout.split()) == (0, ["up"]), ran.stderr
 
 
 PLACED = """

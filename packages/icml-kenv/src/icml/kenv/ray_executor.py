@@ -78,6 +78,14 @@ def _answer() -> bool:
     return True
 
 
+def _takes_rays_files(folder: str) -> bool:
+    """Say whether Ray can work there: its workers refuse a folder of the virtual environment."""
+    if len(folder) > _LONGEST_FOLDER:
+        return False
+    environment = os.environ.get("VIRTUAL_ENV")
+    return not environment or not Path(folder).resolve().is_relative_to(Path(environment).resolve())
+
+
 class RayExecutor:
     """Runs evaluations on Ray; without an address it starts a local one, and ends it."""
 
@@ -101,7 +109,7 @@ class RayExecutor:
         # Below `uv run` Ray would start its workers by that command too, in a copy of this folder,
         # where a relative path to uv or to a package leads nowhere.
         os.environ.setdefault("RAY_ENABLE_UV_RUN_RUNTIME_ENV", "0")
-        if len(tempfile.gettempdir()) > _LONGEST_FOLDER:
+        if not _takes_rays_files(tempfile.gettempdir()):
             os.environ.setdefault("RAY_TMPDIR", "/tmp")
         self._ray: Any = require("ray", extra="icml-kenv[ray]")
         self._mine = not self._ray.is_initialized()
